@@ -1,4 +1,4 @@
-# Trireme. `make help` lists what there is.
+# Trireme. `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -6,55 +6,54 @@ SHELL := /bin/bash
 # Static binaries run in any image, and a machine needs no C compiler.
 export CGO_ENABLED = 0
 
-# Every folder with a go.mod of ours; the components are only built.
+# The Go modules that are checked and tested; those in cluster/components are only built.
 MODULES := . bench cluster test/networkpolicy tools
 
-# What makes Go of proto files, in the place of protoc.
+# Generate Go code from proto files, instead of protoc.
 PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
 
 ##@ Try it
 
 .PHONY: demo
-demo: bin/cluster odh ## Bring the local cluster up, install the operator and train a network on four workers
+demo: bin/cluster odh ## Start the local cluster, install the operator and train a network on four workers
 	@demo/run
 
 ##@ Local cluster
 
 .PHONY: cluster
-cluster: bin/cluster ## Start a real Kubernetes on this machine, with all MPI images
+cluster: bin/cluster ## Start a real Kubernetes on this machine and load all MPI images
 	@bin/cluster up
 	@bin/cluster image mpi
 
 .PHONY: cluster-build
-cluster-build: bin/cluster ## Build Kubernetes, containerd and JobSet, and start nothing
+cluster-build: bin/cluster ## Build Kubernetes, containerd and JobSet without starting them
 	@bin/cluster build
 
 .PHONY: cluster-down
-cluster-down: bin/cluster ## Stop it; its data stay
+cluster-down: bin/cluster ## Stop the local cluster and keep its data
 	@bin/cluster down
 
 .PHONY: cluster-reset
-cluster-reset: bin/cluster ## Stop it and forget its data
+cluster-reset: bin/cluster ## Stop the local cluster and delete its data
 	@bin/cluster reset
 
 ##@ Operator and server
 
-# On the cluster that KUBECONFIG names, or else on the local one. The rest of
-# the settings is at the top of config/install.
+# On the cluster of KUBECONFIG, by default on the local one. The other settings are at
+# the top of config/install.
 .PHONY: install
-install: bin/cluster ## Install job APIs, operator, server and runtimes, on the local cluster or on that of KUBECONFIG
+install: bin/cluster ## Install job APIs, operator, server and runtimes on the local cluster, or on that of KUBECONFIG
 	@config/install
 
 .PHONY: uninstall
-uninstall: bin/cluster ## Remove them there, and every job
+uninstall: bin/cluster ## Remove job APIs, operator, server, runtimes and all jobs from that cluster
 	@config/uninstall
 
 ##@ Command line
 
-# kubectl and oc find plugins by their names; the links are what they look for, also
-# to complete words.
+# kubectl and oc find plugins and their completion by the names of these links.
 .PHONY: odh
-odh: ## Build bin/odh, and the plugins of kubectl and oc
+odh: ## Build bin/odh and the plugins for kubectl and oc
 	@go build -buildvcs=false -ldflags "-s -w -X github.com/trireme-mpi/trireme/internal/cli.Version=$(VERSION)" -o bin/odh ./cmd/odh
 	@for name in $(PLUGINS); do ln -sf odh bin/$$name; done
 
@@ -62,7 +61,7 @@ VERSION ?= dev
 PLUGINS := kubectl-odh oc-odh kubectl_complete-odh oc_complete-odh
 
 .PHONY: install-odh
-install-odh: odh ## Put them into PREFIX/bin (/usr/local/bin)
+install-odh: odh ## Install odh and the plugins into PREFIX/bin (default: /usr/local/bin)
 	install -D --target-directory $(DESTDIR)$(PREFIX)/bin bin/odh
 	for name in $(PLUGINS); do ln -sf odh $(DESTDIR)$(PREFIX)/bin/$$name; done
 
@@ -71,25 +70,25 @@ PREFIX ?= /usr/local
 ##@ Test
 
 .PHONY: test
-test: check cluster-build bin/gotestsum bin/grpcurl ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
+test: check cluster-build bin/gotestsum bin/grpcurl ## Run everything that a change must pass: checks, unit, API, cluster and documentation tests (root)
 	@test/run unit api cluster docs
 
 .PHONY: test-unit
 test-unit: export CACHED = yes
-test-unit: bin/gotestsum bin/grpcurl ## Tests that need nothing but Go
+test-unit: bin/gotestsum bin/grpcurl ## Run the tests that need only Go
 	@test/run unit
 
 .PHONY: test-quick
 test-quick: export CACHED = yes
-test-quick: check cluster-build bin/gotestsum bin/grpcurl ## What breaks most, within five minutes: checks, unit tests, 50 schedules, operator and admission
+test-quick: check cluster-build bin/gotestsum bin/grpcurl ## Run checks, unit tests, 50 schedules and the tests of operator and admission, within five minutes
 	@test/run unit quick
 
 .PHONY: test-api
-test-api: bin/gotestsum bin/cluster ## Tests against a real API server and etcd
+test-api: bin/gotestsum bin/cluster ## Run the tests against a real API server and etcd
 	@test/run api
 
 .PHONY: test-cluster
-test-cluster: bin/gotestsum bin/cluster ## Tests on a local cluster of their own (root)
+test-cluster: bin/gotestsum bin/cluster ## Run the tests on a separate local cluster (root)
 	@test/run cluster
 
 .PHONY: test-docs
@@ -97,7 +96,7 @@ test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation
 	@test/run docs
 
 .PHONY: test-peers
-test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, built from their modules, beside Trireme (root)
+test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins, Volcano and KAI, and test Trireme with them (root)
 	@test/run peers
 
 .PHONY: test-all
@@ -105,12 +104,12 @@ test-all: export TRIREME_SEEDS = 2000
 test-all: export LEAK_JOBS = 2000
 test-all: export QUOTA_JOBS = 50
 test-all: export THOROUGH = yes
-test-all: test ## The same with what takes long and rarely breaks, with more schedules and jobs, and with the peers
+test-all: test ## Run make test with more schedules and jobs and with slow tests, then make test-peers (root)
 	@test/run peers
 
 FUZZTIME ?= 1m
 .PHONY: fuzz
-fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
+fuzz: ## Run the fuzz tests of rules, protocols and parsers, FUZZTIME each (default: 1m)
 	@for package in ./internal/engine/validation ./internal/agent ./internal/engine/mpi ./internal/engine/diagnosis ./internal/engine/plan ./internal/initializer ./internal/server/grpcapi ./internal/server/grpcapi/objects ./internal/server/rest ./internal/server/jobwatch ./internal/engine/redact; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
@@ -118,79 +117,79 @@ fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
 	done
 
 .PHONY: bench-admission
-bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 jobs and 20 quotas in its namespace
+bench-admission: bin/cluster ## Measure the latency of admission, with 1,000 jobs and 20 quotas in the namespace
 	@go test ./test/integration/admission -run '^$$' -bench Admission -benchtime 5s
 
-# What `make bench` runs: BENCH is for the flags of bench/objects, such as
+# BENCH contains flags of bench/objects, such as
 # BENCH="--groups burst --jobs 10 --repetitions 1".
 .PHONY: bench
-bench: bench-objects bench-pods ## Measure jobs side by side with mpi-operator, Trainer, bare clients and bare pods (root, about an hour)
+bench: bench-objects bench-pods ## Compare jobs with mpi-operator, Trainer, bare clients and bare pods (root, about an hour)
 
 .PHONY: bench-objects
-bench-objects: bin/cluster bin/operator bin/peers/mpi-operator bin/peers/trainer ## Measure how soon the objects of jobs are there, and at what cost; BENCH has flags
+bench-objects: bin/cluster bin/operator bin/peers/mpi-operator bin/peers/trainer ## Measure time and cost of creating the objects of jobs; BENCH contains flags
 	@cd bench && go run ./objects $(BENCH)
 
 .PHONY: bench-startup
-bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
+bench-startup: bin/cluster ## Compare the start of MPI with OpenSSH, on simulated hosts and real pods (root)
 	@cd bench && go run ./startup
 
 .PHONY: bench-pods
-bench-pods: bin/cluster bin/peers/mpi-operator ## Measure jobs on real pods beside mpi-operator and bare pods, and the targets of the requirements (root)
+bench-pods: bin/cluster bin/peers/mpi-operator ## Compare jobs on real pods with mpi-operator and bare pods, and check the targets of the requirements (root)
 	@cd bench && go run ./pods -repetitions $(REPETITIONS)
 
 REPETITIONS ?= 4
 
 .PHONY: bench-horovod
-bench-horovod: bin/cluster bin/peers/mpi-operator ## Measure Keras with Horovod, which is compiled first, with one and two ranks (root)
+bench-horovod: bin/cluster bin/peers/mpi-operator ## Compile Horovod and measure Keras with it, with one and two ranks (root)
 	@cd bench && go run ./pods -parts horovod -output ../bin/bench/horovod.json
 
 .PHONY: bench-soak
-bench-soak: bin/cluster bin/peers/mpi-operator ## Run jobs for SOAK (20m; 24h in the field), and look at the operator's memory (root)
+bench-soak: bin/cluster bin/peers/mpi-operator ## Run jobs for SOAK (default: 20m) and measure the memory of the operator (root)
 	@cd bench && go run ./pods -parts soak -soak $(SOAK) -output ../bin/bench/soak.json
 
 SOAK ?= 20m
 
 .PHONY: bench-status
-bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its job, on a local cluster of its own (root)
+bench-status: bin/cluster ## Measure the time from a finished pod to a finished job, on a separate local cluster (root)
 	@go test ./test/e2e -run '^$$' -bench FinalStatus -benchtime 1x -timeout 30m
 
 .PHONY: bench-cli
-bench-cli: bin/cluster ## Measure odh from start to end: its version, a completed name, a list of 5,000 jobs
+bench-cli: bin/cluster ## Measure the run time of odh: version, completion of a name, list of 5,000 jobs
 	@go test ./test/integration/cli -run '^$$' -bench . -benchtime 5x
 
 .PHONY: bench-server
-bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed reads a second on one core, 1,000 watchers
+bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed reads per second on one core, 1,000 watchers
 	@go test ./test/integration/rest -run '^$$' -bench REST -benchtime 1x -timeout 15m
 	@go test ./test/integration/live -run '^$$' -bench Watchers -benchtime 20x -timeout 15m
 
-# MEMORY has flags for make bench-memory, such as -mpijobs 100 -trainjobs 0.
+# MEMORY contains flags of make bench-memory, such as -mpijobs 100 -trainjobs 0.
 .PHONY: bench-memory
-bench-memory: bin/cluster ## Measure the memory of operator and server with 500 MPIJobs of 1 MiB and 2,000 TrainJobs of a 1 MiB runtime; MEMORY has flags
+bench-memory: bin/cluster ## Measure the memory of operator and server with 500 MPIJobs of 1 MiB and 2,000 TrainJobs of a 1 MiB runtime; MEMORY contains flags
 	@go test ./test/integration/rest -run '^$$' -bench Memory -benchtime 1x -timeout 60m -v -args $(MEMORY)
 
 .PHONY: check
-check: bin/staticcheck bin/actionlint bin/controller-gen $(PROTOGEN) ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules, workflows
+check: bin/staticcheck bin/actionlint bin/controller-gen $(PROTOGEN) ## Check formatting and code: gofmt, go vet, staticcheck, tidy modules, workflows
 	@test/check $(MODULES)
 
-##@ Change
+##@ Develop
 
 .PHONY: generate
-generate: bin/controller-gen $(PROTOGEN) ## Write what is generated: deep copies and CRDs from the API types, Go from the proto files
+generate: bin/controller-gen $(PROTOGEN) ## Generate deep copies and CRDs from the API types, and Go code from the proto files
 	@test/generate
 
 ##@ Other
 
 .PHONY: clean
-clean: ## Remove what was built into this folder (the cache is kept: see docs/local-cluster.md)
+clean: ## Delete bin/ (the cache is kept: see docs/local-cluster.md)
 	rm -rf bin
 
 .PHONY: help
-help: ## Show this
+help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# go build knows best what has changed.
+# Phony: go build decides what to rebuild.
 .PHONY: bin/cluster
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster

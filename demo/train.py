@@ -1,12 +1,12 @@
-"""Teaches a small network to read handwritten digits, on as many ranks as MPI starts.
+"""Trains a small network to recognize handwritten digits, on any number of MPI ranks.
 
 Data-parallel: each rank has a share of the training digits and computes the
-gradient of its part of a batch; one Allreduce a step makes of these parts the
-gradient of the whole batch. All ranks take the same step with it, and so keep
-the same weights without ever sending them.
+gradient of its part of a batch. One Allreduce per step sums these parts to the
+gradient of the whole batch. All ranks apply the same update, so they keep the
+same weights without ever sending them.
 
-If CHECKPOINT_DIRECTORY is set, rank 0 keeps the state of the training there, and
-a run that finds one goes on from it, on as many ranks as it has itself.
+If CHECKPOINT_DIRECTORY is set, rank 0 saves the state of the training there. A run
+that finds a checkpoint continues from it, also with another number of ranks.
 """
 
 import math
@@ -19,11 +19,11 @@ import numpy as np
 from mpi4py import MPI
 
 SEED = 1
-SIDE = 8  # pixels of an image, each way
+SIDE = 8  # width and height of an image in pixels
 LAYERS = (SIDE * SIDE, 256, 128, 10)  # from the pixels to a score for each digit
 EPOCHS = 60
-REPORT_EPOCHS = 5  # from one report, and one checkpoint, to the next
-BATCH = 128  # of all ranks together: their number does not change what is learned
+REPORT_EPOCHS = 5  # epochs between reports and between checkpoints
+BATCH = 128  # over all ranks, so that the result does not depend on their number
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
 TEST_SHARE = 0.2
@@ -45,7 +45,7 @@ def load_digits():
 
 
 def moved(images, random):
-    """The images, each moved by up to a pixel: 1,437 digits are few to learn from."""
+    """The images, each shifted by up to a pixel: 1,437 digits are few to learn from."""
     count = len(images)
     squares = images.reshape(count, SIDE, SIDE)
     row, column = random.integers(3, size=(2, count, 1, 1))
@@ -60,7 +60,7 @@ def moved(images, random):
 
 
 def new_vector():
-    """Room for every weight: one vector makes one message, one step and one array to store."""
+    """A vector for all weights, so that there is one message, one update and one array to save."""
     return np.zeros(sum((inputs + 1) * outputs for inputs, outputs in zip(LAYERS, LAYERS[1:])), np.float32)
 
 
@@ -83,7 +83,7 @@ def random_weights():
 
 
 def forward(weights, images):
-    """What goes into each layer, and the scores that come out of the last."""
+    """The inputs of each layer, and the scores of the last one."""
     inputs = [images]
     for matrix, bias in layers(weights)[:-1]:
         inputs.append(np.maximum(inputs[-1] @ matrix + bias, 0))
@@ -110,14 +110,14 @@ def add_gradient(gradient, weights, images, labels):
 
 
 def train_epoch(world, epoch, steps, weights, velocity, images, labels):
-    """Goes once over the digits of all ranks, and returns the mean loss."""
+    """Trains on the digits of all ranks once, and returns the mean loss."""
     rate = LEARNING_RATE * (1 + np.cos(np.pi * epoch / EPOCHS)) / 2
-    # Random by epoch, not by run: one that goes on is the one that was interrupted.
+    # The seed depends on the epoch, so that a resumed run repeats the interrupted one.
     random = np.random.default_rng((SEED, epoch, world.rank))
     order = random.permutation(len(labels))
     epoch_sums = np.zeros(2)
     for batch in np.array_split(order, steps):
-        # Shares differ by a digit: only sums over all ranks make an exact mean.
+        # Shares differ by one digit, so the exact mean needs sums over all ranks.
         message = np.append(new_vector(), np.float32([0, len(batch)]))
         gradient, sums = message[:-2], message[-2:]
         sums[0] = add_gradient(gradient, weights, moved(images[batch], random), labels[batch])
@@ -130,7 +130,7 @@ def train_epoch(world, epoch, steps, weights, velocity, images, labels):
 
 
 def test_accuracy(world, weights, images, labels):
-    """Over the test digits of all ranks."""
+    """The accuracy over the test digits of all ranks."""
     _, scores = forward(weights, images)
     sums = np.array([np.sum(scores.argmax(axis=1) == labels), len(labels)])
     world.Allreduce(MPI.IN_PLACE, sums)
@@ -138,7 +138,7 @@ def test_accuracy(world, weights, images, labels):
 
 
 def ranks_agree(world, weights):
-    """Whether all ranks have the same weights, to the last bit."""
+    """Whether all ranks have exactly the same weights."""
     reference = weights.copy()
     world.Bcast(reference)
     return world.allreduce(np.array_equal(reference, weights), MPI.LAND)
@@ -153,7 +153,7 @@ def checkpoint_file():
 
 
 def save_checkpoint(file, epoch, weights, velocity):
-    """Whoever reads the file meanwhile, or after a crash, finds the last complete one."""
+    """Replaces the file atomically: readers always find a complete checkpoint, also after a crash."""
     unfinished = file + ".unfinished"
     with open(unfinished, "wb") as content:
         np.savez(content, epoch=epoch, weights=weights, velocity=velocity)
@@ -163,14 +163,14 @@ def save_checkpoint(file, epoch, weights, velocity):
 
 
 def load_state(file):
-    """The epochs done, weights and velocity: of the checkpoint if there is one."""
+    """The number of completed epochs, the weights and the velocity, from the checkpoint if it exists."""
     if not file or not os.path.exists(file):
         return 0, random_weights(), new_vector()
     with np.load(file) as state:
         epoch, weights, velocity = int(state["epoch"]), state["weights"], state["velocity"]
     if weights.shape != new_vector().shape:
-        sys.exit(f"{file} is of another network ({weights.size} weights, not {new_vector().size}): remove it")
-    print(f"going on after epoch {epoch}, from {file}", flush=True)
+        sys.exit(f"{file} belongs to another network ({weights.size} weights, not {new_vector().size}): remove the file")
+    print(f"continuing after epoch {epoch}, from {file}", flush=True)
     return epoch, weights, velocity
 
 
@@ -208,7 +208,7 @@ def main():
         print(f"the weights of all ranks are {'equal' if agree else 'NOT EQUAL'}", flush=True)
         print(f"test accuracy {100 * accuracy:.1f} %", flush=True)
         if not agree or accuracy < WANTED_ACCURACY:
-            sys.exit(f"wanted: equal weights, and at least {100 * WANTED_ACCURACY:.0f} %")
+            sys.exit(f"the training failed: expected equal weights on all ranks and a test accuracy of at least {100 * WANTED_ACCURACY:.0f} %")
 
 
 if __name__ == "__main__":

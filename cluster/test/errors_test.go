@@ -61,7 +61,7 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 		if err := netlink.LinkSetUp(bridge); err != nil {
 			t.Fatal(err)
 		}
-		fail(t, other(t), "network 10.196.0.0/16 is taken: device br-intheway (of Docker) has 10.196.7.0/24", "choose another block with --network")
+		fail(t, other(t), "network 10.196.0.0/16 is in use: device br-intheway (of Docker) has 10.196.7.0/24", "choose another block with --network")
 	})
 	t.Run("too little disk", func(t *testing.T) {
 		small := t.TempDir()
@@ -69,7 +69,7 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
-		fail(t, other(t, "TRIREME_CLUSTER_DATA="+small+"/data"), "has 0.0 GiB free, 4 are needed", "put it elsewhere with TRIREME_CLUSTER_DATA=DIRECTORY")
+		fail(t, other(t, "TRIREME_CLUSTER_DATA="+small+"/data"), "has 0.0 GiB free, but 4 GiB are needed", "use another directory with TRIREME_CLUSTER_DATA=DIRECTORY")
 	})
 	t.Run("a package that will not install", func(t *testing.T) {
 		programs := t.TempDir()
@@ -85,14 +85,14 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 		command := other(t, "PATH="+programs+":"+os.Getenv("PATH"))
 		command.Path, command.Args = "/usr/bin/unshare", []string{"unshare", "--mount", "bash", "-c",
 			`mount --bind /dev/null "$1" && exec "$2" up`, "bash", runc, cluster.tool}
-		fail(t, command, "apt-get", "E: Unable to locate package runc", "repair apt (or install the packages by hand) and run the same command again")
+		fail(t, command, "apt-get", "E: Unable to locate package runc", "repair apt (or install the packages manually) and retry")
 	})
 	t.Run("a directory that holds other things", func(t *testing.T) {
 		used := t.TempDir()
 		if err := os.Mkdir(filepath.Join(used, "photos"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		fail(t, other(t, "TRIREME_CLUSTER_DATA="+used), "directory "+used+" holds other things (photos, ...)", "name one that is empty")
+		fail(t, other(t, "TRIREME_CLUSTER_DATA="+used), "directory "+used+" contains other files (photos, ...)", "use a directory that is empty")
 	})
 	t.Run("a file where a directory must be", func(t *testing.T) {
 		// By then the network exists, which must go again.
@@ -110,19 +110,19 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 	t.Run("other data than the running cluster's", func(t *testing.T) {
 		command := cluster.command(t.Context(), "up")
 		command.Env = append(command.Env, "TRIREME_CLUSTER_DATA=/elsewhere")
-		fail(t, command, "the cluster runs with its data in "+cluster.data()+", not /elsewhere; take it `down` first")
+		fail(t, command, "the cluster is running with its data in "+cluster.data()+", not /elsewhere; stop it with `down` first")
 	})
 	t.Run("another run directory than the running cluster's", func(t *testing.T) {
 		command := cluster.command(t.Context(), "up")
 		command.Env = append(command.Env, "TRIREME_CLUSTER_RUN=/run/elsewhere")
-		fail(t, command, "cluster trireme-test runs already", "TRIREME_CLUSTER_RUN is not what it was")
+		fail(t, command, "cluster trireme-test is already running", "set TRIREME_CLUSTER_RUN to the value")
 	})
 	t.Run("an image that is none", func(t *testing.T) {
 		fail(t, cluster.command(t.Context(), "image", "load", "lifecycle_test.go"), "lifecycle_test.go is neither an image archive nor a static binary")
 	})
 	t.Run("another network than the running one", func(t *testing.T) {
 		command := cluster.command(t.Context(), "up", "--network", "10.195.0.0/16")
-		fail(t, command, "the cluster runs on network 10.198.0.0/16, not 10.195.0.0/16; take it `down` first")
+		fail(t, command, "the cluster is running on network 10.198.0.0/16, not 10.195.0.0/16; stop it with `down` first")
 	})
 }
 
@@ -149,7 +149,7 @@ func TestPortTakenByAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := cluster.run(t.Context(), "up")
-	want := fmt.Sprintf("port 6443 of the cluster's network is taken by %s; end that process", host.Describe(stranger.Process.Pid))
+	want := fmt.Sprintf("port 6443 of the cluster's network is in use by %s; stop that process", host.Describe(stranger.Process.Pid))
 	if err == nil || !strings.Contains(said, want) {
 		t.Errorf("want %q, got %v:\n%s", want, err, said)
 	}

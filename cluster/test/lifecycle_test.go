@@ -64,7 +64,7 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	output, err := cluster.run(t.Context(), "logs", "kubelt")
-	if err == nil || !strings.Contains(output, `no component "kubelt"; there are: etcd, kube-apiserver`) {
+	if err == nil || !strings.Contains(output, `component "kubelt" does not exist; use one of: etcd, kube-apiserver`) {
 		t.Errorf("want the names of the components, got %v: %s", err, output)
 	}
 }
@@ -79,7 +79,7 @@ func TestUpTwiceIsOneCluster(t *testing.T) {
 
 // TestUpFromAnotherCheckout changes nothing, and says that it does not.
 func TestUpFromAnotherCheckout(t *testing.T) {
-	const notice = "it runs another build than this checkout's"
+	const notice = "it runs another build than that of this checkout"
 	if output := cluster.must(t, "up"); strings.Contains(output, notice) {
 		t.Errorf("the same checkout counts as another:\n%s", output)
 	}
@@ -199,7 +199,7 @@ func TestUpTakesOverFromAKilledSupervisor(t *testing.T) {
 	}
 	eventually(t, recovery, func() error {
 		output, err := cluster.run(t.Context(), "status")
-		if err == nil || !strings.Contains(output, "the supervisor has died; ") || !strings.Contains(output, "`up` takes over, `down` ends them") {
+		if err == nil || !strings.Contains(output, "the supervisor is not running; ") || !strings.Contains(output, "`up` starts a new supervisor, `down` stops them") {
 			return fmt.Errorf("status says of a cluster without supervisor (%v): %s", err, output)
 		}
 		return nil

@@ -1,5 +1,5 @@
-// The initializer fetches a dataset or a model onto a volume before a job asks
-// for nodes. It is the only file of its image.
+// The initializer downloads a dataset or a model to a volume before the pods of a job are
+// created. It is the only file in its image.
 package main
 
 import (
@@ -13,11 +13,11 @@ import (
 )
 
 func main() {
-	// The group of the volume may change what is fetched, as the user may: pods of
-	// a namespace share a group more often than a user.
+	// The group of the volume may change the files, not only the user: pods of a namespace
+	// share a group more often than a user.
 	syscall.Umask(0o002)
-	// Millions of files are a list that hardly changes: collecting garbage more
-	// often costs little, and the pod may be small.
+	// The list of millions of files hardly changes: more frequent garbage collection costs
+	// little, and the pod may have little memory.
 	debug.SetGCPercent(50)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -1,5 +1,5 @@
-// The agent is in every pod of a job. Which part it plays is its first argument;
-// any other first argument is a host: then it is the ssh that mpirun calls.
+// Command mpi-agent is in every pod of a job. The first argument is the mode. Any other
+// first argument is a host: then it works like ssh, for mpirun.
 package main
 
 import (

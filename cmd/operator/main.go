@@ -1,4 +1,4 @@
-// The operator serves the job APIs.
+// Command operator runs MPIJobs and TrainJobs.
 package main
 
 import (
@@ -21,18 +21,18 @@ func main() {
 }
 
 func run() error {
-	configuration := flag.String("config", "", "configuration file; without it the defaults hold")
+	configuration := flag.String("config", "", "configuration file (default: built-in defaults)")
 	namespace := flag.String("namespace", os.Getenv("POD_NAMESPACE"), "namespace that the operator runs in (POD_NAMESPACE)")
 	probes := flag.String("health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	logging := zap.Options{}
 	logging.BindFlags(flag.CommandLine)
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
-	// What Kubernetes' own libraries have to say, in the same form.
+	// Kubernetes' libraries log in the same format.
 	klog.SetLogger(ctrl.Log)
 
 	if *namespace == "" {
-		return fmt.Errorf("which namespace do I run in? Set POD_NAMESPACE or --namespace")
+		return fmt.Errorf("the operator's namespace is not set: set POD_NAMESPACE or --namespace")
 	}
 	settings, err := operator.LoadConfig(*configuration)
 	if err != nil {
@@ -40,9 +40,9 @@ func run() error {
 	}
 	connection, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("load the cluster configuration: %w", err)
 	}
-	// Logs go to stderr, so that stdout is the audit's alone.
+	// Logs are on stderr, so that stdout only has audit lines.
 	manager, err := operator.New(connection, operator.Options{
 		Config: settings, Namespace: *namespace, ProbeAddress: *probes, Audit: os.Stdout,
 	})

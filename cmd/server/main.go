@@ -1,5 +1,5 @@
-// The server is what notebooks, pipelines and dashboards talk to: REST, gRPC and live
-// updates over the same jobs.
+// The server gives notebooks, pipelines and dashboards access to jobs over REST, gRPC and
+// streams.
 package main
 
 import (
@@ -38,101 +38,101 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// Logs go to stderr, so that stdout is the audit's alone.
+	// Logs go to stderr: stdout has only the audit log.
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	logger := logr.FromSlogHandler(log.Handler())
-	// What Kubernetes' own libraries have to say, in the same form.
+	// Log lines of the Kubernetes libraries have the same format.
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	connection, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("find the connection to the cluster: %w", err)
 	}
 	return serve(logr.NewContext(ctx, logger), connection, settings, log)
 }
 
-// settings are what flags say.
+// settings are the values of the flags.
 type settings struct {
 	address, probeAddress    string
 	certificateFile, keyFile string
-	certificateNames         words
+	certificateNames         commaList
 	namespace                string
 	prometheus               prometheus
-	origins                  words
+	origins                  commaList
 	proxy                    auth.ProxyOptions
 	limits                   httpserver.Limits
 	grace, drain             time.Duration
 }
 
-// prometheus is how to reach it.
+// prometheus has the connection settings of Prometheus.
 type prometheus struct{ address, tokenFile, authorityFile string }
 
-// words are separated by commas.
-type words []string
+// commaList is a flag whose value is a list, separated by commas.
+type commaList []string
 
-// String is what the flag says.
-func (words *words) String() string { return strings.Join(*words, ",") }
+// String returns the value of the flag.
+func (c *commaList) String() string { return strings.Join(*c, ",") }
 
-// Set is called with what somebody wrote.
-func (words *words) Set(written string) error {
-	*words = nil
-	for word := range strings.SplitSeq(written, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			*words = append(*words, word)
+// Set parses the value of the flag.
+func (c *commaList) Set(text string) error {
+	*c = nil
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*c = append(*c, item)
 		}
 	}
 	return nil
 }
 
 func parse(arguments []string) (*settings, error) {
-	settings := &settings{limits: httpserver.DefaultLimits(), certificateNames: words{"trireme-server.trireme-system.svc"}}
+	settings := &settings{limits: httpserver.DefaultLimits(), certificateNames: commaList{"trireme-server.trireme-system.svc"}}
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
-	flags.StringVar(&settings.address, "address", ":8443", "where REST, gRPC and streams are served")
-	flags.StringVar(&settings.probeAddress, "probe-address", ":8081", "where /healthz, /readyz and /metrics are served, without TLS; empty is nowhere")
-	flags.StringVar(&settings.certificateFile, "tls-cert-file", "", "certificate of the server, in PEM; read again when it changes. Without it the server uses a self-signed one, which clients cannot verify")
-	flags.StringVar(&settings.keyFile, "tls-key-file", "", "its key, in PEM")
+	flags.StringVar(&settings.address, "address", ":8443", "Address of REST, gRPC and streams")
+	flags.StringVar(&settings.probeAddress, "probe-address", ":8081", "Address of /healthz, /readyz and /metrics, without TLS; empty disables them")
+	flags.StringVar(&settings.certificateFile, "tls-cert-file", "", "PEM file with the server's certificate, reloaded when it changes; default: a self-signed certificate, which clients cannot verify")
+	flags.StringVar(&settings.keyFile, "tls-key-file", "", "PEM file with the key of the certificate")
 	flags.Var(&settings.certificateNames, "tls-names", "DNS names in the self-signed certificate")
-	flags.StringVar(&settings.namespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace that the operator runs in (POD_NAMESPACE)")
-	flags.StringVar(&settings.prometheus.address, "prometheus-url", "", "Prometheus that knows what pods use; without it the metrics API is asked")
-	flags.StringVar(&settings.prometheus.tokenFile, "prometheus-token-file", "", "token for it; read again when it changes")
-	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "authority of its certificate, in PEM; without it those of the system")
-	flags.Var(&settings.origins, "allowed-origins", "web pages of other servers that may send requests, as https://host:port")
-	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "authority of the certificates of trusted proxies, in PEM. Without it no header says who calls")
-	flags.Var((*words)(&settings.proxy.Names), "proxy-names", "names in the certificates of trusted proxies: common name, DNS name or URI")
-	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", auth.DefaultUserHeader, "header in which a trusted proxy names the user; it must overwrite what clients send there")
-	flags.StringVar(&settings.proxy.GroupsHeader, "proxy-groups-header", "", "header in which it names their groups, such as X-Forwarded-Groups; it must overwrite what clients send there. Without it no groups are believed")
-	flags.BoolVar(&settings.proxy.Impersonate, "impersonate", false, "act as the user whom a trusted proxy names without a token; the server needs the right to impersonate users and groups")
-	flags.Float64Var(&settings.limits.Rate, "requests-per-second", settings.limits.Rate, "calls that a user may make for long")
-	flags.IntVar(&settings.limits.Burst, "burst", settings.limits.Burst, "calls that a user may make at once")
-	flags.IntVar(&settings.limits.Streams, "streams", settings.limits.Streams, "streams that a user may have open")
-	flags.Float64Var(&settings.limits.UnauthenticatedRate, "unauthenticated-requests-per-second", settings.limits.UnauthenticatedRate, "calls without a valid token that one source address may make for long")
-	flags.IntVar(&settings.limits.UnauthenticatedBurst, "unauthenticated-burst", settings.limits.UnauthenticatedBurst, "calls without a valid token that one source address may make at once")
-	flags.IntVar(&settings.limits.Connections, "connections", settings.limits.Connections, "connections that may be open")
-	flags.IntVar(&settings.limits.ConnectionsPerSource, "connections-per-source", settings.limits.ConnectionsPerSource, "connections that one source address may have open")
-	flags.DurationVar(&settings.grace, "grace", 5*time.Second, "how long the server still answers when it is told to end")
-	flags.DurationVar(&settings.drain, "drain", 20*time.Second, "how long calls have to end after that")
+	flags.StringVar(&settings.namespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "Namespace of the operator; default: $POD_NAMESPACE")
+	flags.StringVar(&settings.prometheus.address, "prometheus-url", "", "URL of the Prometheus with the resource usage of pods; default: the metrics API is used")
+	flags.StringVar(&settings.prometheus.tokenFile, "prometheus-token-file", "", "File with the token for Prometheus, reloaded when it changes")
+	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "PEM file with the CA of Prometheus; default: the CAs of the system")
+	flags.Var(&settings.origins, "allowed-origins", "Other origins whose web pages may send requests, as https://host:port, separated by commas")
+	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "PEM file with the CA of trusted proxies; without it, headers never identify the user")
+	flags.Var((*commaList)(&settings.proxy.Names), "proxy-names", "Names of trusted proxies in their certificates (common name, DNS name or URI), separated by commas")
+	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", auth.DefaultUserHeader, "Header in which a trusted proxy sends the user; the proxy must overwrite the client's value")
+	flags.StringVar(&settings.proxy.GroupsHeader, "proxy-groups-header", "", "Header in which a trusted proxy sends the user's groups, such as X-Forwarded-Groups; the proxy must overwrite the client's value; default: no groups are trusted")
+	flags.BoolVar(&settings.proxy.Impersonate, "impersonate", false, "Act as the user that a trusted proxy names without a token; the server needs permission to impersonate users and groups")
+	flags.Float64Var(&settings.limits.Rate, "requests-per-second", settings.limits.Rate, "Requests per second that each user may send on average")
+	flags.IntVar(&settings.limits.Burst, "burst", settings.limits.Burst, "Requests that each user may send at once")
+	flags.IntVar(&settings.limits.Streams, "streams", settings.limits.Streams, "Streams that each user may have open")
+	flags.Float64Var(&settings.limits.UnauthenticatedRate, "unauthenticated-requests-per-second", settings.limits.UnauthenticatedRate, "Requests per second without a valid token that each source address may send on average")
+	flags.IntVar(&settings.limits.UnauthenticatedBurst, "unauthenticated-burst", settings.limits.UnauthenticatedBurst, "Requests without a valid token that each source address may send at once")
+	flags.IntVar(&settings.limits.Connections, "connections", settings.limits.Connections, "Connections that may be open in total")
+	flags.IntVar(&settings.limits.ConnectionsPerSource, "connections-per-source", settings.limits.ConnectionsPerSource, "Connections that each source address may have open")
+	flags.DurationVar(&settings.grace, "grace", 5*time.Second, "How long the server still accepts requests after it is told to stop")
+	flags.DurationVar(&settings.drain, "drain", 20*time.Second, "How long requests in progress may take to finish after that")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("what is %q? There are only flags: --help lists them", flags.Arg(0))
+		return nil, fmt.Errorf("unknown argument %q: the server only takes flags; see --help", flags.Arg(0))
 	}
 	return settings, settings.check()
 }
 
-func (settings *settings) check() error {
+func (s *settings) check() error {
 	switch {
-	case (settings.certificateFile == "") != (settings.keyFile == ""):
-		return fmt.Errorf("--tls-cert-file and --tls-key-file belong together")
-	case settings.proxy.AuthorityFile == "" && (len(settings.proxy.Names) > 0 || settings.proxy.Impersonate || settings.proxy.GroupsHeader != ""):
+	case (s.certificateFile == "") != (s.keyFile == ""):
+		return fmt.Errorf("--tls-cert-file and --tls-key-file must be set together")
+	case s.proxy.AuthorityFile == "" && (len(s.proxy.Names) > 0 || s.proxy.Impersonate || s.proxy.GroupsHeader != ""):
 		return fmt.Errorf("--proxy-names, --proxy-groups-header and --impersonate need --proxy-ca-file: a proxy is trusted by its certificate")
-	case settings.prometheus.tokenFile != "" && !strings.HasPrefix(settings.prometheus.address, "https://"):
-		return fmt.Errorf("--prometheus-token-file needs a --prometheus-url with https: everybody on the way would read the token")
-	case settings.limits.Rate <= 0 || settings.limits.Burst <= 0 || settings.limits.Streams <= 0:
-		return fmt.Errorf("--requests-per-second, --burst and --streams must be more than nothing")
-	case settings.limits.UnauthenticatedRate <= 0 || settings.limits.UnauthenticatedBurst <= 0:
+	case s.prometheus.tokenFile != "" && !strings.HasPrefix(s.prometheus.address, "https://"):
+		return fmt.Errorf("--prometheus-token-file needs a --prometheus-url with https: the token must not be sent unencrypted")
+	case s.limits.Rate <= 0 || s.limits.Burst <= 0 || s.limits.Streams <= 0:
+		return fmt.Errorf("--requests-per-second, --burst and --streams must be greater than 0")
+	case s.limits.UnauthenticatedRate <= 0 || s.limits.UnauthenticatedBurst <= 0:
 		return fmt.Errorf("--unauthenticated-requests-per-second and --unauthenticated-burst must be greater than 0")
-	case settings.limits.ConnectionsPerSource <= 0 || settings.limits.Connections < settings.limits.ConnectionsPerSource:
+	case s.limits.ConnectionsPerSource <= 0 || s.limits.Connections < s.limits.ConnectionsPerSource:
 		return fmt.Errorf("--connections-per-source must be greater than 0, and not greater than --connections")
 	}
 	return nil

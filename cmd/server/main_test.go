@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if difference := cmp.Diff(words{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
+	if difference := cmp.Diff(commaList{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
 		t.Error(difference)
 	}
 	if settings.limits.Streams != 7 || settings.address != ":8443" || settings.proxy.Impersonate || settings.proxy.GroupsHeader != "" || len(settings.proxy.Names) != 1 {
@@ -25,17 +25,17 @@ func TestParseRefuses(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"a certificate without a key": {[]string{"--tls-cert-file=a"}, "belong together"},
+		"a certificate without a key": {[]string{"--tls-cert-file=a"}, "must be set together"},
 		"a proxy without authority":   {[]string{"--proxy-names=a"}, "need --proxy-ca-file"},
 		"belief without authority":    {[]string{"--impersonate"}, "need --proxy-ca-file"},
 		"groups without authority":    {[]string{"--proxy-groups-header=X-Forwarded-Groups"}, "need --proxy-ca-file"},
 		"a token for all to read":     {[]string{"--prometheus-url=http://prometheus:9090", "--prometheus-token-file=token"}, "needs a --prometheus-url with https"},
-		"no calls at all":             {[]string{"--requests-per-second=0"}, "more than nothing"},
+		"no calls at all":             {[]string{"--requests-per-second=0"}, "must be greater than 0"},
 		"no unauthenticated calls":    {[]string{"--unauthenticated-requests-per-second=0"}, "must be greater than 0"},
 		"no unauthenticated burst":    {[]string{"--unauthenticated-burst=-1"}, "must be greater than 0"},
 		"no connections":              {[]string{"--connections-per-source=0"}, "must be greater than 0"},
 		"more of one than of all":     {[]string{"--connections=10", "--connections-per-source=11"}, "not greater than --connections"},
-		"a word":                      {[]string{"start"}, `what is "start"`},
+		"a word":                      {[]string{"start"}, `unknown argument "start"`},
 		"an unknown flag":             {[]string{"--nonsense"}, "nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,11 +22,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// serve runs the server with the rights of its own connection, until the context
+// serve runs the server with the permissions of its own connection, until the context
 // ends.
 func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *slog.Logger) error {
 	cluster = rest.CopyConfig(cluster)
-	// What the server reads itself, it reads once; reviews are kept.
+	// The server's own reads are few, and reviews are cached: no client-side limit is
+	// needed.
 	cluster.QPS, cluster.Burst = -1, -1
 	cluster.UserAgent = "trireme-server/" + version
 	registry := prom.NewRegistry()
@@ -35,46 +36,46 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 		return err
 	}
 	cache := jobwatch.NewCache(own, jobwatch.Options{Registry: registry, Log: log})
-	options, err := optionsOf(cluster, settings, cache)
+	options, err := newOptions(cluster, settings, cache)
 	if err != nil {
 		return err
 	}
 	options.Registry, options.Log = registry, log
-	metering, err := settings.prometheus.open()
+	prometheus, err := settings.prometheus.connect()
 	if err != nil {
 		return err
 	}
 	if err := server.Join(options, server.Parts{
-		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: metering, OperatorNamespace: settings.namespace,
+		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, OperatorNamespace: settings.namespace,
 	}); err != nil {
 		return err
 	}
-	made, err := httpserver.New(*options)
+	httpServer, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
-	return runBoth(ctx, cache, made, log)
+	return runCacheAndServer(ctx, cache, httpServer, log)
 }
 
-// runBoth keeps the cache as long as the server answers, also while it ends.
-func runBoth(ctx context.Context, cache *jobwatch.Cache, made *httpserver.Server, log *slog.Logger) error {
+// runCacheAndServer runs the cache until the server has finished, including its shutdown.
+func runCacheAndServer(ctx context.Context, cache *jobwatch.Cache, httpServer *httpserver.Server, log *slog.Logger) error {
 	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error { cache.Run(caching); return nil })
 	group.Go(func() error {
 		defer stop()
-		return made.Run(ctx, func(address net.Addr) {
-			log.Info("the server answers", "address", address.String(), "version", version)
+		return httpServer.Run(ctx, func(address net.Addr) {
+			log.Info("the server is ready for requests", "address", address.String(), "version", version)
 		})
 	})
 	return group.Wait()
 }
 
-// longestBreak is how old what the server knows of jobs may be.
-const longestBreak = time.Minute
+// maxBreak is how long the watch of jobs may be broken while the server is ready.
+const maxBreak = time.Minute
 
-// optionsOf are the server's, but for what can be asked of it.
-func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
+// newOptions returns the options of the server, without its API.
+func newOptions(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
 	var proxy *auth.Proxy
 	var err error
 	if settings.proxy.AuthorityFile != "" {
@@ -86,7 +87,7 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 	if err != nil {
 		return nil, err
 	}
-	answers, err := httpserver.APIServerAnswers(cluster)
+	checkAPIServer, err := httpserver.CheckAPIServer(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +96,12 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 		TLS: &httpserver.TLS{
 			CertificateFile: settings.certificateFile, KeyFile: settings.keyFile, Names: settings.certificateNames, ClientAuthorities: proxy.Authorities(),
 		},
-		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {
+		Ready: map[string]func(context.Context) error{"API server": checkAPIServer, "cache": func(context.Context) error {
 			if !cache.HasSynced() {
-				return errors.New("the jobs are not read yet")
+				return errors.New("the jobs are not loaded yet")
 			}
-			if broken := cache.Broken(); broken > longestBreak {
-				return fmt.Errorf("the jobs are known as they were %s ago", broken.Round(time.Second))
+			if broken := cache.BrokenFor(); broken > maxBreak {
+				return fmt.Errorf("the watch of jobs is broken for %s", broken.Round(time.Second))
 			}
 			return nil
 		}},
@@ -108,16 +109,16 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 	}, nil
 }
 
-// open is the way to Prometheus; nil if there is none.
-func (prometheus *prometheus) open() (*usage.Prometheus, error) {
-	if prometheus.address == "" {
+// connect returns a client for Prometheus, or nil if none is configured.
+func (p *prometheus) connect() (*usage.Prometheus, error) {
+	if p.address == "" {
 		return nil, nil
 	}
-	through, err := rest.HTTPClientFor(&rest.Config{
-		BearerTokenFile: prometheus.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: prometheus.authorityFile},
+	httpClient, err := rest.HTTPClientFor(&rest.Config{
+		BearerTokenFile: p.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: p.authorityFile},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach Prometheus: %w", err)
 	}
-	return usage.NewPrometheus(prometheus.address, through)
+	return usage.NewPrometheus(p.address, httpClient)
 }

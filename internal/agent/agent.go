@@ -1,10 +1,9 @@
-// Package agent starts MPI in pods of any image, under any user. One static
-// binary is in every pod at the same path: as an SSH server in workers, and in
-// the launcher as the ssh that mpirun calls and as what stands in front of the
-// user's command.
+// Package agent starts MPI in pods of any image, under any user. One static binary is in
+// every pod at the same path. In workers it is the SSH server. In the launcher it is the
+// ssh that mpirun calls, and it wraps the user's command.
 //
-// What mpirun, its daemons and the ranks say is passed on and never logged:
-// command lines and environments may hold what is secret.
+// Output of mpirun, its daemons and the ranks is passed through and never logged: command
+// lines and environments may contain secrets.
 package agent
 
 import (
@@ -19,23 +18,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// Variables from `launch` to the `rsh` that mpirun calls.
+// Variables that launch sets for the rsh that mpirun calls.
 const (
 	launchVariable  = "TRIREME_LAUNCH"
 	recordsVariable = "TRIREME_RECORDS"
 )
 
-func variable(name, otherwise string) string {
+func variable(name, fallback string) string {
 	if value := os.Getenv(name); value != "" {
 		return value
 	}
-	return otherwise
+	return fallback
 }
 
-func durationVariable(name string, otherwise time.Duration) (time.Duration, error) {
+func durationVariable(name string, fallback time.Duration) (time.Duration, error) {
 	value := os.Getenv(name)
 	if value == "" {
-		return otherwise, nil
+		return fallback, nil
 	}
 	duration, err := time.ParseDuration(value)
 	if err != nil {
@@ -53,7 +52,7 @@ func portVariable() (int, error) {
 	return port, nil
 }
 
-// readKey reads a private key. Its content is in no error.
+// readKey reads a private key. No error contains the key.
 func readKey(name string) (ssh.Signer, error) {
 	path := filepath.Join(variable(protocol.KeysVariable, protocol.KeyDirectory), name)
 	content, err := os.ReadFile(path)
@@ -62,12 +61,12 @@ func readKey(name string) (ssh.Signer, error) {
 	}
 	signer, err := ssh.ParsePrivateKey(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a private key that can be read", path)
+		return nil, fmt.Errorf("%s is not a valid private key", path)
 	}
 	return signer, nil
 }
 
-// readPublicKeys reads public keys, one a line.
+// readPublicKeys reads public keys, one per line.
 func readPublicKeys(name string) ([]ssh.PublicKey, error) {
 	path := filepath.Join(variable(protocol.KeysVariable, protocol.KeyDirectory), name)
 	content, err := os.ReadFile(path)

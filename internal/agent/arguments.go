@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// call is what mpirun, or a person, asks ssh to do.
+// call is an invocation of ssh by mpirun or a user.
 type call struct {
 	host    string
 	user    string
@@ -15,12 +15,12 @@ type call struct {
 	command string
 }
 
-// Options of OpenSSH's client that have a value. Those without are ignored, as
-// are these, except for the user and the port.
+// optionsWithValue are the options of OpenSSH's client that have a value. All options are
+// ignored, except for the user and the port.
 const optionsWithValue = "BbcDEeFIiJLlmOopPQRSWw"
 
-// parseCall reads the arguments of ssh in all the forms that Open MPI's, Intel's
-// and MPICH's launchers, and horovodrun, use:
+// parseCall reads the arguments of ssh in all forms that Open MPI, Intel MPI, MPICH and
+// horovodrun use:
 //
 //	HOST COMMAND...
 //	-x HOST COMMAND...
@@ -54,9 +54,8 @@ func parseCall(arguments []string) (*call, error) {
 	return call.finish(nil)
 }
 
-// option reads one argument of options, such as xp2222, and the value that may
-// follow it.
-func (call *call) option(letters string, following []string) ([]string, error) {
+// option reads one argument with options, such as xp2222, and a value that may follow it.
+func (c *call) option(letters string, following []string) ([]string, error) {
 	for i, letter := range letters {
 		if !strings.ContainsRune(optionsWithValue, letter) {
 			continue
@@ -68,17 +67,17 @@ func (call *call) option(letters string, following []string) ([]string, error) {
 			}
 			value, following = following[0], following[1:]
 		}
-		return following, call.set(letter, value)
+		return following, c.set(letter, value)
 	}
 	return following, nil
 }
 
-func (call *call) set(letter rune, value string) error {
+func (c *call) set(letter rune, value string) error {
 	switch letter {
 	case 'l':
-		call.user = value
+		c.user = value
 	case 'p':
-		return call.setPort(value)
+		return c.setPort(value)
 	case 'o':
 		name, setting, found := strings.Cut(value, "=")
 		if !found {
@@ -86,35 +85,35 @@ func (call *call) set(letter rune, value string) error {
 		}
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "port":
-			return call.setPort(strings.TrimSpace(setting))
+			return c.setPort(strings.TrimSpace(setting))
 		case "user":
-			call.user = strings.TrimSpace(setting)
+			c.user = strings.TrimSpace(setting)
 		}
 	}
 	return nil
 }
 
-func (call *call) setPort(value string) error {
+func (c *call) setPort(value string) error {
 	port, err := strconv.Atoi(value)
 	if err != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("%q is not a port", value)
 	}
-	call.port = port
+	c.port = port
 	return nil
 }
 
-func (call *call) setHost(argument string) {
+func (c *call) setHost(argument string) {
 	if user, host, found := strings.Cut(argument, "@"); found {
-		call.user, argument = user, host
+		c.user, argument = user, host
 	}
-	call.host = argument
+	c.host = argument
 }
 
-func (call *call) finish(command []string) (*call, error) {
-	if call.host == "" {
+func (c *call) finish(command []string) (*call, error) {
+	if c.host == "" {
 		return nil, errors.New("no host to connect to")
 	}
-	// As ssh does it: the shell at the other end takes the line apart again.
-	call.command = strings.Join(command, " ")
-	return call, nil
+	// As ssh does: the remote shell splits the line again.
+	c.command = strings.Join(command, " ")
+	return c, nil
 }

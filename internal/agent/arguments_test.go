@@ -28,7 +28,7 @@ func TestParseCall(t *testing.T) {
 			arguments: []string{"train-worker-1", "PRTE_PREFIX=/opt/ompi;export PRTE_PREFIX;/opt/ompi/bin/prted --prtemca ess \"env\" --prtemca ess_base_vpid 2 --leave-session-attached"},
 			want:      call{host: "train-worker-1", command: "PRTE_PREFIX=/opt/ompi;export PRTE_PREFIX;/opt/ompi/bin/prted --prtemca ess \"env\" --prtemca ess_base_vpid 2 --leave-session-attached"},
 		},
-		"MPICH's Hydra, in many words": {
+		"MPICH's Hydra, in many arguments": {
 			arguments: []string{"-x", "train-worker-0", `"/usr/bin/hydra_pmi_proxy"`, "--control-port", "train-launcher:40001", "--rmk", "user", "--launcher", "ssh", "--pgid", "0", "--proxy-id", "1"},
 			want:      call{host: "train-worker-0", command: `"/usr/bin/hydra_pmi_proxy" --control-port train-launcher:40001 --rmk user --launcher ssh --pgid 0 --proxy-id 1`},
 		},

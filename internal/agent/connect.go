@@ -19,32 +19,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// advice is what to look at.
+// advice says what to check.
 var advice = map[protocol.Trouble]string{
-	protocol.NameNotFound: "its pod does not exist yet or has ended, or the job's headless Service is missing",
-	protocol.Refused:      "its pod runs, but nothing listens on the port: its container may be starting, or its image runs no SSH server",
-	protocol.TimedOut:     "its pod does not run, or a NetworkPolicy blocks the port",
+	protocol.NameNotFound: "its pod does not exist yet or has finished, or the job's headless Service is missing",
+	protocol.Refused:      "its pod is running, but nothing listens on the port: its container may be starting, or its image runs no SSH server",
+	protocol.TimedOut:     "its pod is not running, or a NetworkPolicy blocks the port",
 	protocol.HostKeyWrong: "another pod answers under this name, or the pod was started with the key of another job",
 	protocol.KeyRefused:   "the pod was started with the key of another job",
 	protocol.Broken:       "the connection broke; see the pod's log",
 	protocol.PortsBlocked: "a NetworkPolicy, a service mesh such as Istio or a firewall blocks them: allow TCP between all pods of the job, on all ports or on a range that you set for MPI",
-	protocol.NoFreePort:   "set a larger range, or stop what uses these ports",
+	protocol.NoFreePort:   "set a larger range, or stop the processes that use these ports",
 }
 
-// connectError is why a host cannot be reached, in words for users.
+// connectError says why a host cannot be reached.
 type connectError struct {
 	host    string
 	trouble protocol.Trouble
 	cause   error
 }
 
-func (failure *connectError) Error() string {
-	return fmt.Sprintf("cannot reach %s: %s (%v)", failure.host, words[failure.trouble], failure.cause)
+func (ce *connectError) Error() string {
+	return fmt.Sprintf("cannot reach %s: %s (%v)", ce.host, troubleText[ce.trouble], ce.cause)
 }
 
-func (failure *connectError) Unwrap() error { return failure.cause }
+func (ce *connectError) Unwrap() error { return ce.cause }
 
-var words = map[protocol.Trouble]string{
+var troubleText = map[protocol.Trouble]string{
 	protocol.NameNotFound: "its name is not found",
 	protocol.Refused:      "connection refused",
 	protocol.TimedOut:     "no answer",
@@ -57,15 +57,15 @@ var words = map[protocol.Trouble]string{
 type client struct {
 	config *ssh.ClientConfig
 	port   int
-	// bannerPorts is for images with an sshd of their own: it is enough that one
-	// answers, at any of these ports. Nothing tells which one an image has chosen.
+	// bannerPorts is for images with their own sshd: the host counts as reached if an SSH
+	// server responds on any of these ports. The image's port is not known.
 	bannerPorts []int
 	resolver    *net.Resolver
-	// stopping is called when the host says that it ends.
+	// stopping is called when the host announces that it terminates.
 	stopping func()
 }
 
-// bannerClient only looks whether an SSH server answers.
+// bannerClient only checks whether an SSH server responds.
 func bannerClient() *client {
 	return &client{bannerPorts: []int{protocol.Port, 22}, resolver: net.DefaultResolver}
 }
@@ -102,39 +102,39 @@ func newClient(user string) (*client, error) {
 	}}, nil
 }
 
-// timing is how long the parts of a connection took.
+// timing is how long the steps of a connection took.
 type timing struct{ dns, connect time.Duration }
 
-// attemptTimeout is how long one try may take.
+// attemptTimeout limits one attempt.
 const attemptTimeout = 5 * time.Second
 
-// connect tries once. The session is nil where only a banner was asked for.
-func (client *client) connect(ctx context.Context, host string, port int) (*ssh.Client, timing, error) {
+// connect makes one attempt. The session is nil for a banner client.
+func (c *client) connect(ctx context.Context, host string, port int) (*ssh.Client, timing, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	var took timing
 	start := time.Now()
-	addresses, err := client.resolver.LookupHost(ctx, host)
+	addresses, err := c.resolver.LookupHost(ctx, host)
 	took.dns = time.Since(start)
 	if err != nil {
 		return nil, took, &connectError{host, lookupTrouble(err), err}
 	}
 	start = time.Now()
 	var session *ssh.Client
-	if len(client.bannerPorts) > 0 {
-		err = client.anyBanner(ctx, host, addresses[0])
+	if len(c.bannerPorts) > 0 {
+		err = c.anyBanner(ctx, host, addresses[0])
 	} else {
-		session, err = client.login(ctx, host, net.JoinHostPort(addresses[0], strconv.Itoa(port)))
+		session, err = c.login(ctx, host, net.JoinHostPort(addresses[0], strconv.Itoa(port)))
 	}
 	took.connect = time.Since(start)
 	return session, took, err
 }
 
-// anyBanner is content with an SSH server at any of the ports.
-func (client *client) anyBanner(ctx context.Context, host, address string) error {
+// anyBanner checks whether an SSH server responds on any of the ports.
+func (c *client) anyBanner(ctx context.Context, host, address string) error {
 	var tries sync.WaitGroup
-	failures := make([]error, len(client.bannerPorts))
-	for i, port := range client.bannerPorts {
+	failures := make([]error, len(c.bannerPorts))
+	for i, port := range c.bannerPorts {
 		tries.Go(func() { failures[i] = banner(ctx, host, net.JoinHostPort(address, strconv.Itoa(port))) })
 	}
 	tries.Wait()
@@ -144,7 +144,7 @@ func (client *client) anyBanner(ctx context.Context, host, address string) error
 	return failures[0]
 }
 
-// banner looks whether an SSH server answers at an address.
+// banner checks whether an SSH server responds at an address.
 func banner(ctx context.Context, host, address string) error {
 	connection, err := dial(ctx, host, address)
 	if err != nil {
@@ -162,35 +162,35 @@ func lookupTrouble(err error) protocol.Trouble {
 	return protocol.TimedOut
 }
 
-func (client *client) login(ctx context.Context, host, address string) (*ssh.Client, error) {
+func (c *client) login(ctx context.Context, host, address string) (*ssh.Client, error) {
 	connection, err := dial(ctx, host, address)
 	if err != nil {
 		return nil, err
 	}
-	session, channels, requests, err := ssh.NewClientConn(connection, address, client.config)
+	session, channels, requests, err := ssh.NewClientConn(connection, address, c.config)
 	if err != nil {
 		_ = connection.Close()
 		return nil, &connectError{host, loginTrouble(err), plainCause(err)}
 	}
 	_ = connection.SetDeadline(time.Time{})
 	others := make(chan *ssh.Request)
-	go client.hear(requests, others)
+	go c.handleRequests(requests, others)
 	return ssh.NewClient(session, channels, others), nil
 }
 
-// hear listens for the host's word that it ends.
-func (client *client) hear(requests <-chan *ssh.Request, others chan<- *ssh.Request) {
+// handleRequests calls stopping when the host announces that it terminates.
+func (c *client) handleRequests(requests <-chan *ssh.Request, others chan<- *ssh.Request) {
 	defer close(others)
 	for request := range requests {
-		if request.Type == stoppingRequest && client.stopping != nil {
-			client.stopping()
+		if request.Type == stoppingRequest && c.stopping != nil {
+			c.stopping()
 			continue
 		}
 		others <- request
 	}
 }
 
-// dial opens a connection that ends with the context.
+// dial opens a connection with the deadline of the context.
 func dial(ctx context.Context, host, address string) (net.Conn, error) {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "tcp", address)
@@ -215,7 +215,7 @@ func dialTrouble(err error) protocol.Trouble {
 	}
 }
 
-// loginTrouble: the library has no types for these.
+// loginTrouble parses error texts, because the library has no types for them.
 func loginTrouble(err error) protocol.Trouble {
 	switch {
 	case errors.Is(err, errHostKey):
@@ -229,8 +229,7 @@ func loginTrouble(err error) protocol.Trouble {
 	}
 }
 
-// plainCause is the innermost error: the address before it says nothing more
-// than the host's name does.
+// plainCause returns the innermost error: outer ones only add the address.
 func plainCause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -241,7 +240,7 @@ func plainCause(err error) error {
 	}
 }
 
-// readBanner reads the line that every SSH server begins with.
+// readBanner reads the first line of an SSH server.
 func readBanner(connection net.Conn, host string) error {
 	buffer := make([]byte, 4)
 	for read := 0; read < len(buffer); {
@@ -252,25 +251,25 @@ func readBanner(connection net.Conn, host string) error {
 		read += count
 	}
 	if string(buffer) != "SSH-" {
-		return &connectError{host, protocol.Broken, errors.New("what listens there is no SSH server")}
+		return &connectError{host, protocol.Broken, errors.New("the program that listens there is not an SSH server")}
 	}
 	return nil
 }
 
-// reach tries until a host is reached or the context is done; then it is the
-// last failure that counts. before is called before each try.
-func (client *client) reach(ctx context.Context, host string, port int, before func() (after func())) (*ssh.Client, timing, error) {
+// reach retries until a host is reached or the context is done, and then returns the last
+// failure. before is called before each attempt.
+func (c *client) reach(ctx context.Context, host string, port int, before func() (after func())) (*ssh.Client, timing, error) {
 	var last error
 	began := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = nextPause(pause, time.Since(began)) {
 		after := before()
-		session, took, err := client.connect(ctx, host, port)
+		session, took, err := c.connect(ctx, host, port)
 		after()
 		if err == nil {
 			return session, took, nil
 		}
-		// A try that was cut short tells less than the one before it.
-		if last == nil || !isOver(ctx) {
+		// An attempt that the deadline cuts short says less than the one before it.
+		if last == nil || !isExpired(ctx) {
 			last = err
 		}
 		select {
@@ -281,8 +280,8 @@ func (client *client) reach(ctx context.Context, host string, port int, before f
 	}
 }
 
-// nextPause grows to a second, but not while most hosts start: what is tried once a
-// second begins half a second late on average.
+// nextPause grows to a second, but stays short at first, while most hosts start: with
+// one attempt per second, a launch would start half a second late on average.
 func nextPause(pause, waited time.Duration) time.Duration {
 	if waited < 5*time.Second {
 		return min(2*pause, 100*time.Millisecond)
@@ -290,9 +289,9 @@ func nextPause(pause, waited time.Duration) time.Duration {
 	return min(2*pause, time.Second)
 }
 
-// isOver tells whether the time is up. A connection that has the context's deadline
-// ends a moment before the context has noticed.
-func isOver(ctx context.Context) bool {
+// isExpired reports whether the deadline has passed. A connection with the context's
+// deadline fails slightly before the context is done.
+func isExpired(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }

@@ -128,7 +128,7 @@ func TestTroubles(t *testing.T) {
 		"DNS fails":                     {host: "worker.invalid", resolver: answerNames(t, 2), want: protocol.TimedOut},
 		"DNS does not answer":           {host: "worker.invalid", resolver: answerNames(t, -1), want: protocol.TimedOut},
 		"nothing listens":               {port: deafPort(t), want: protocol.Refused, answered: true},
-		"it never says anything":        {port: silent, want: protocol.TimedOut},
+		"it sends nothing":              {port: silent, want: protocol.TimedOut},
 		"it stops in the handshake":     {port: stuck, want: protocol.TimedOut},
 		"another's host key":            {port: portOf(worker.address), keys: mixedKeys(t, keys, protocol.HostPublicKey), want: protocol.HostKeyWrong, answered: true},
 		"another's client key":          {port: portOf(worker.address), keys: mixedKeys(t, keys, protocol.ClientKey), want: protocol.KeyRefused, answered: true},
@@ -138,9 +138,9 @@ func TestTroubles(t *testing.T) {
 		"an image's: nothing listens":   {bannerOnly: true, port: deafPort(t), want: protocol.Refused, answered: true},
 		"an image's: it speaks HTTP":    {bannerOnly: true, port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: protocol.Broken, answered: true},
 		"an image's: it closes at once": {bannerOnly: true, port: say("SS"), want: protocol.Broken, answered: true},
-		"an image's: it never says":     {bannerOnly: true, port: silent, want: protocol.TimedOut},
-		"an image's: all is well":       {bannerOnly: true, port: say("SSH-2.0-OpenSSH_9.9\r\n"), answered: true},
-		"all is well":                   {port: portOf(worker.address), answered: true},
+		"an image's: it sends nothing":  {bannerOnly: true, port: silent, want: protocol.TimedOut},
+		"an image's: success":           {bannerOnly: true, port: say("SSH-2.0-OpenSSH_9.9\r\n"), answered: true},
+		"success":                       {port: portOf(worker.address), answered: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,14 +192,14 @@ func mustBeTrouble(t testing.TB, err error, want protocol.Trouble, host string) 
 	if failure.trouble != want {
 		t.Errorf("trouble %s (%v), want %q", failure.trouble, err, want)
 	}
-	mustContain(t, "the error", err.Error(), host, words[want])
-	mustContain(t, "the record", failed(host, err).Message, host, words[want], advice[want])
+	mustContain(t, "the error", err.Error(), host, troubleText[want])
+	mustContain(t, "the record", failureRecord(host, err).Message, host, troubleText[want], advice[want])
 }
 
-func TestEveryTroubleHasWordsAndAdvice(t *testing.T) {
+func TestEveryTroubleHasTextAndAdvice(t *testing.T) {
 	for _, trouble := range []protocol.Trouble{protocol.NameNotFound, protocol.Refused, protocol.TimedOut, protocol.HostKeyWrong, protocol.KeyRefused, protocol.Broken} {
-		if words[trouble] == "" || advice[trouble] == "" {
-			t.Errorf("%s has words %q and advice %q", trouble, words[trouble], advice[trouble])
+		if troubleText[trouble] == "" || advice[trouble] == "" {
+			t.Errorf("%s has text %q and advice %q", trouble, troubleText[trouble], advice[trouble])
 		}
 	}
 }
@@ -212,8 +212,8 @@ func TestDialTrouble(t *testing.T) {
 		"nothing listens":                        {err: syscall.ECONNREFUSED, want: protocol.Refused},
 		"no answer in time":                      {err: context.DeadlineExceeded, want: protocol.TimedOut},
 		"no answer in the kernel's time":         {err: syscall.ETIMEDOUT, want: protocol.TimedOut},
-		"no way to the host":                     {err: syscall.EHOSTUNREACH, want: protocol.TimedOut},
-		"no way to the network":                  {err: syscall.ENETUNREACH, want: protocol.TimedOut},
+		"no route to the host":                   {err: syscall.EHOSTUNREACH, want: protocol.TimedOut},
+		"no route to the network":                {err: syscall.ENETUNREACH, want: protocol.TimedOut},
 		"the gate gave up before an answer came": {err: context.Canceled, want: protocol.TimedOut},
 		"something else":                         {err: syscall.EMFILE, want: protocol.Broken},
 	}
@@ -226,7 +226,7 @@ func TestDialTrouble(t *testing.T) {
 	}
 }
 
-func TestReachTriesUntilTheWorkerIsThere(t *testing.T) {
+func TestReachRetries(t *testing.T) {
 	t.Parallel()
 	keys, port := newKeys(t), freePort(t)
 	caller := newTestClient(t, keys)
@@ -260,7 +260,7 @@ func TestReachTriesUntilTheWorkerIsThere(t *testing.T) {
 	}
 }
 
-func TestReachReportsTheLastTroubleThatMeansSomething(t *testing.T) {
+func TestReachReportsLastTrouble(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -272,8 +272,8 @@ func TestReachReportsTheLastTroubleThatMeansSomething(t *testing.T) {
 	}
 }
 
-// The deadline of a connection passes a moment before its context has noticed.
-func TestReachForgetsATryThatTheEndCutShort(t *testing.T) {
+// A connection reaches its deadline slightly before its context is done.
+func TestReachIgnoresCutAttempt(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	port := answerWith(t, func(connection net.Conn) {
@@ -301,7 +301,7 @@ func TestNoSecretInErrorsOfKeys(t *testing.T) {
 	}
 }
 
-// Hosts that start are tried often, hosts that are long in coming once a second.
+// Attempts are frequent at first, and later once a second.
 func TestPauses(t *testing.T) {
 	var waited time.Duration
 	pauses := 0

@@ -14,22 +14,22 @@ import (
 const floodedLogin = handshakeTimeout / 4
 
 // dialFrom opens a connection from an address of this machine.
-func (worker *localWorker) dialFrom(source string) (net.Conn, error) {
+func (lw *localWorker) dialFrom(source string) (net.Conn, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: floodedLogin}
-	return dialer.Dial("tcp", worker.address)
+	return dialer.Dial("tcp", lw.address)
 }
 
-// mustLogInFast logs in as a launcher would, by one try from 127.0.0.1.
-func (worker *localWorker) mustLogInFast(t testing.TB) {
+// mustLogInFast logs in like a launcher, with one attempt from 127.0.0.1.
+func (lw *localWorker) mustLogInFast(t testing.TB) {
 	t.Helper()
 	began := time.Now()
-	connection, err := worker.dialFrom("127.0.0.1")
+	connection, err := lw.dialFrom("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
 	_ = connection.SetDeadline(began.Add(floodedLogin))
-	client, _, _, err := ssh.NewClientConn(connection, worker.address, clientConfig(t, worker.keys, "mpi"))
+	client, _, _, err := ssh.NewClientConn(connection, lw.address, clientConfig(t, lw.keys, "mpi"))
 	if err != nil {
 		t.Fatalf("log in: %v after %s", err, time.Since(began))
 	}
@@ -39,7 +39,7 @@ func (worker *localWorker) mustLogInFast(t testing.TB) {
 
 // Addresses that no other test listens at: closed connections keep their ports for a
 // minute.
-func TestFloodDoesNotKeepTheLauncherOut(t *testing.T) {
+func TestFloodDoesNotBlockLauncher(t *testing.T) {
 	const count = maxLogins + 100
 	from := func(source string) func(int) string { return func(int) string { return source } }
 	tests := map[string]struct {
@@ -105,8 +105,8 @@ func mustKeepTheNewest(t testing.TB, connections []net.Conn, wantOpen int) {
 	}
 }
 
-// The connection that is dropped must not be one that is about to log in from elsewhere.
-func TestFloodThatGoesOnDoesNotKeepTheLauncherOut(t *testing.T) {
+// The dropped connection must not be one from another source that is about to log in.
+func TestContinuousFloodDoesNotBlockLauncher(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	stop, stopped, full := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -129,7 +129,7 @@ func TestFloodThatGoesOnDoesNotKeepTheLauncherOut(t *testing.T) {
 
 // flood opens silent connections from three addresses until it is stopped. It keeps
 // twice as many as a worker does.
-func (worker *localWorker) flood(stop <-chan struct{}, full chan<- struct{}) {
+func (lw *localWorker) flood(stop <-chan struct{}, full chan<- struct{}) {
 	var open [2 * maxLogins]net.Conn
 	for i := 0; ; i++ {
 		select {
@@ -149,7 +149,7 @@ func (worker *localWorker) flood(stop <-chan struct{}, full chan<- struct{}) {
 		if *oldest != nil {
 			_ = (*oldest).Close()
 		}
-		if connection, err := worker.dialFrom(fmt.Sprintf("127.9.0.%d", 2+i%3)); err == nil {
+		if connection, err := lw.dialFrom(fmt.Sprintf("127.9.0.%d", 2+i%3)); err == nil {
 			*oldest = connection
 		}
 	}

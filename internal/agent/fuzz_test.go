@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// FuzzServer sends anything after the version, before anybody has logged in.
+// FuzzServer sends arbitrary data after the version, before a login.
 func FuzzServer(f *testing.F) {
 	worker := newLocalWorker(f, newKeys(f), io.Discard)
 	f.Add([]byte{})
@@ -25,7 +25,7 @@ func FuzzServer(f *testing.F) {
 		worker.logins.add(theirs)
 		go func() {
 			defer close(done)
-			worker.welcome(theirs)
+			worker.serveConnection(theirs)
 		}()
 		go func() { _, _ = io.Copy(io.Discard, ours) }()
 		_ = ours.SetWriteDeadline(time.Now().Add(5 * time.Second))
@@ -34,12 +34,12 @@ func FuzzServer(f *testing.F) {
 		select {
 		case <-done:
 		case <-time.After(handshakeTimeout + 5*time.Second):
-			t.Error("the worker does not let go of a connection that is closed")
+			t.Error("the worker keeps a connection that is closed")
 		}
 	})
 }
 
-// recordedHandshake is what a real client says after its version.
+// recordedHandshake is what a real client sends after its version.
 func recordedHandshake(f *testing.F, worker *Worker) []byte {
 	f.Helper()
 	// Not a pipe: both ends speak first, and a pipe has no buffer.
@@ -75,13 +75,13 @@ type recordingConn struct {
 	said buffer
 }
 
-func (connection *recordingConn) Write(text []byte) (int, error) {
-	_, _ = connection.said.Write(text)
-	return connection.Conn.Write(text)
+func (rc *recordingConn) Write(text []byte) (int, error) {
+	_, _ = rc.said.Write(text)
+	return rc.Conn.Write(text)
 }
 
-// FuzzSessionRequest sends what somebody who has logged in may ask, except for
-// commands, which are the shell's to read.
+// FuzzSessionRequest sends the requests that a client may send after its login, except for
+// commands, which the shell parses.
 func FuzzSessionRequest(f *testing.F) {
 	worker := &Worker{log: slog.New(slog.DiscardHandler), processes: newProcesses()}
 	f.Add("env", ssh.Marshal(struct{ Name, Value string }{"A", "b"}))

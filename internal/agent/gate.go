@@ -13,53 +13,54 @@ import (
 )
 
 const (
-	// gateTimeout is how long workers may take to be reached once all of them run.
+	// gateTimeout is how long it may take to reach all workers once all of them are running.
 	gateTimeout = 60 * time.Second
-	// gateParallel bounds how many hosts are tried at a time.
+	// gateParallel limits the parallel attempts.
 	gateParallel = 128
-	// maxRing is how many hosts are checked together.
+	// maxRing is the maximum size of a ring of hosts for the port check.
 	maxRing = 64
-	// maxKept is how many connections wait for the other hosts of their ring. More are
-	// closed, and opened again for the check.
+	// maxKept is how many connections stay open until the other hosts of their ring are
+	// reached. More are closed, and opened again for the check.
 	maxKept = 2 * maxRing
 )
 
-// gate holds a launch back until every worker can be reached.
+// gate delays a launch until every worker can be reached.
 type gate struct {
 	client *client
-	// clock is the file that says since when all workers run; without one the
-	// time starts at once.
+	// clock is the file with the time since when all workers are running. Without it, the
+	// timeout starts at once.
 	clock   string
 	timeout time.Duration
 	// ports are checked once workers are reached; nil checks none.
 	ports *portCheck
-	// kept counts the connections that are kept for that.
+	// kept counts the connections that stay open for the check.
 	kept atomic.Int32
 }
 
-// passage is how a gate was passed, or not.
-type passage struct {
+// gateResult is the result of a gate.
+type gateResult struct {
 	unreached []record
-	// blocked are the connections between hosts that fail.
+	// blocked are the failed connections between hosts.
 	blocked []*portFailure
-	// dns and connect are the longest of all hosts; ports is the check of all.
+	// dns and connect are the maximum over all hosts; ports is the duration of the port
+	// check.
 	dns, connect, ports time.Duration
 }
 
-func (gate *gate) pass(ctx context.Context, hosts []string) passage {
+func (g *gate) pass(ctx context.Context, hosts []string) gateResult {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go gate.closeInTime(limited, cancel)
-	if gate.ports != nil {
-		defer gate.ports.launcher.close()
+	go g.watchTimeout(limited, cancel)
+	if g.ports != nil {
+		defer g.ports.launcher.close()
 	}
 	turns := make(chan struct{}, gateParallel)
 	var mutex sync.Mutex
 	var rings sync.WaitGroup
-	var result passage
-	for i, ring := range ringsOf(withoutRepetition(hosts)) {
+	var result gateResult
+	for i, ring := range ringsOf(unique(hosts)) {
 		rings.Go(func() {
-			passed := gate.passRing(ctx, limited, ring, i == 0, turns)
+			passed := g.passRing(ctx, limited, ring, i == 0, turns)
 			mutex.Lock()
 			defer mutex.Unlock()
 			result.join(passed)
@@ -69,9 +70,9 @@ func (gate *gate) pass(ctx context.Context, hosts []string) passage {
 	return result
 }
 
-// ringsOf splits hosts into parts of nearly the same size. Each is checked, and its
-// connections are closed, as soon as its own hosts are reached: a thousand connections
-// would need more memory than the gate has.
+// ringsOf splits hosts into rings of nearly the same size. Each ring is checked, and its
+// connections are closed, as soon as its own hosts are reached: a thousand open
+// connections would need more memory than the gate has.
 func ringsOf(hosts []string) [][]string {
 	count := (len(hosts) + maxRing - 1) / maxRing
 	if count == 0 {
@@ -80,8 +81,8 @@ func ringsOf(hosts []string) [][]string {
 	return slices.Collect(slices.Chunk(hosts, (len(hosts)+count-1)/count))
 }
 
-// withoutRepetition: a host may be in the hostfile more than once.
-func withoutRepetition(hosts []string) []string {
+// unique removes duplicates: a host may be in the hostfile more than once.
+func unique(hosts []string) []string {
 	known := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		isKnown := known[host]
@@ -91,45 +92,45 @@ func withoutRepetition(hosts []string) []string {
 }
 
 // passRing logs in to the hosts of a ring, and then checks the ports between them.
-func (gate *gate) passRing(ctx, limited context.Context, hosts []string, isFirst bool, turns chan struct{}) passage {
-	defer gate.kept.Add(-int32(len(hosts)))
+func (g *gate) passRing(ctx, limited context.Context, hosts []string, isFirst bool, turns chan struct{}) gateResult {
+	defer g.kept.Add(-int32(len(hosts)))
 	workers := make([]*workerEndpoint, len(hosts))
 	for i, host := range hosts {
-		workers[i] = &workerEndpoint{client: gate.client, host: host}
+		workers[i] = &workerEndpoint{client: g.client, host: host}
 		defer workers[i].close()
 	}
-	result := gate.reachAll(limited, workers, turns)
-	if gate.ports == nil || len(result.unreached) > 0 {
+	result := g.reachAll(limited, workers, turns)
+	if g.ports == nil || len(result.unreached) > 0 {
 		return result
 	}
 	began := time.Now()
-	result.add(gate.ports.run(ctx, limited, workers, isFirst))
+	result.add(g.ports.run(ctx, limited, workers, isFirst))
 	result.ports = time.Since(began)
 	return result
 }
 
-// reachAll logs in to all workers. Their connections are kept if ports are checked.
-func (gate *gate) reachAll(ctx context.Context, workers []*workerEndpoint, turns chan struct{}) passage {
+// reachAll logs in to all workers. Connections stay open if ports are checked.
+func (g *gate) reachAll(ctx context.Context, workers []*workerEndpoint, turns chan struct{}) gateResult {
 	takeTurn := func() func() {
 		turns <- struct{}{}
 		return func() { <-turns }
 	}
 	var mutex sync.Mutex
 	var tries sync.WaitGroup
-	var result passage
+	var result gateResult
 	for _, worker := range workers {
 		tries.Go(func() {
-			session, took, err := gate.client.reach(ctx, worker.host, gate.client.port, takeTurn)
+			session, took, err := g.client.reach(ctx, worker.host, g.client.port, takeTurn)
 			if session != nil {
 				worker.use(session)
 			}
-			if gate.kept.Add(1) > maxKept || gate.ports == nil {
+			if g.kept.Add(1) > maxKept || g.ports == nil {
 				worker.close()
 			}
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err != nil {
-				result.unreached = append(result.unreached, failed(worker.host, err))
+				result.unreached = append(result.unreached, failureRecord(worker.host, err))
 				return
 			}
 			result.dns, result.connect = max(result.dns, took.dns), max(result.connect, took.connect)
@@ -139,33 +140,33 @@ func (gate *gate) reachAll(ctx context.Context, workers []*workerEndpoint, turns
 	return result
 }
 
-// join adds what happened in another ring.
-func (result *passage) join(other passage) {
-	result.unreached, result.blocked = append(result.unreached, other.unreached...), append(result.blocked, other.blocked...)
-	result.dns, result.connect, result.ports = max(result.dns, other.dns), max(result.connect, other.connect), max(result.ports, other.ports)
+// join adds the result of another ring.
+func (p *gateResult) join(other gateResult) {
+	p.unreached, p.blocked = append(p.unreached, other.unreached...), append(p.blocked, other.blocked...)
+	p.dns, p.connect, p.ports = max(p.dns, other.dns), max(p.connect, other.connect), max(p.ports, other.ports)
 }
 
-// add tells hosts that were lost during the check from ports that are blocked.
-func (result *passage) add(failures []*portFailure) {
+// add adds failures of the port check: hosts that were lost meanwhile, and blocked ports.
+func (p *gateResult) add(failures []*portFailure) {
 	for _, failure := range failures {
 		switch {
 		case failure.lost == nil:
-			result.blocked = append(result.blocked, failure)
-		case !slices.ContainsFunc(result.unreached, func(known record) bool { return known.Host == failure.from }):
-			result.unreached = append(result.unreached, failed(failure.from, failure.lost))
+			p.blocked = append(p.blocked, failure)
+		case !slices.ContainsFunc(p.unreached, func(known record) bool { return known.Host == failure.from }):
+			p.unreached = append(p.unreached, failureRecord(failure.from, failure.lost))
 		}
 	}
 }
 
-// closeInTime gives up once all workers have been running for long enough. A
-// worker that still pulls its image looks like a blocked port, so before all of
-// them run there is no limit here: the operator has one.
-func (gate *gate) closeInTime(ctx context.Context, giveUp func()) {
+// watchTimeout gives up once all workers have been running for the timeout. A worker that
+// still pulls its image looks like a blocked port, so there is no limit here before all
+// of them are running: the operator has one.
+func (g *gate) watchTimeout(ctx context.Context, giveUp func()) {
 	since := time.Now()
-	for gate.clock != "" {
-		running, err := runningSince(gate.clock)
+	for g.clock != "" {
+		running, err := runningSince(g.clock)
 		if err == nil {
-			// A launcher that came late has as much time as one that waited.
+			// A launcher that starts late has as much time as one that waited.
 			since = later(since, running)
 			break
 		}
@@ -177,7 +178,7 @@ func (gate *gate) closeInTime(ctx context.Context, giveUp func()) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(time.Until(since.Add(gate.timeout))):
+	case <-time.After(time.Until(since.Add(g.timeout))):
 		giveUp()
 	}
 }
@@ -189,7 +190,7 @@ func later(one, other time.Time) time.Time {
 	return other
 }
 
-var errNotYet = errors.New("not all workers run yet")
+var errWorkersNotRunning = errors.New("not all workers are running yet")
 
 func runningSince(clock string) (time.Time, error) {
 	content, err := os.ReadFile(clock)
@@ -198,7 +199,7 @@ func runningSince(clock string) (time.Time, error) {
 	}
 	text := strings.TrimSpace(string(content))
 	if text == "" {
-		return time.Time{}, errNotYet
+		return time.Time{}, errWorkersNotRunning
 	}
 	since, err := time.Parse(time.RFC3339, text)
 	if err != nil {

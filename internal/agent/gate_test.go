@@ -18,7 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// loopbacks are many hosts on one machine: every address of 127.0.0.0/8 is ours.
+// loopbacks are many hosts on one machine: every address of 127.0.0.0/8 is local.
 func loopbacks(count int) []string {
 	var hosts []string
 	for i := range count {
@@ -73,7 +73,7 @@ func TestGateWithThousandWorkersInProcesses(t *testing.T) {
 }
 
 func TestGateTriesManyAtATimeButNotAll(t *testing.T) {
-	// Nobody is answered before many have asked, however long that takes.
+	// No client gets a response before many have connected.
 	const many = gateParallel / 4
 	enough := make(chan struct{})
 	let := sync.OnceFunc(func() { close(enough) })
@@ -164,9 +164,9 @@ func TestGateClock(t *testing.T) {
 		wantAfter time.Duration
 	}{
 		"without a clock the time starts at once": {noFile: true, wantAfter: timeout},
-		"not all run yet":                         {then: 2 * time.Second, wantAfter: 2*time.Second + timeout},
+		"not all are running yet":                 {then: 2 * time.Second, wantAfter: 2*time.Second + timeout},
 		"all have run for long":                   {first: "2026-01-02T03:04:05Z\n", wantAfter: timeout},
-		"what the file says is no time":           {first: "soon", then: time.Second, wantAfter: time.Second + timeout},
+		"the file has no valid time":              {first: "soon", then: time.Second, wantAfter: time.Second + timeout},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestGateClock(t *testing.T) {
 			var unreached []string
 			for _, entry := range got.unreached {
 				unreached = append(unreached, entry.Host)
-				mustContain(t, "the record", entry.Message, entry.Host, words[protocol.Refused], advice[protocol.Refused])
+				mustContain(t, "the record", entry.Message, entry.Host, troubleText[protocol.Refused], advice[protocol.Refused])
 			}
 			slices.Sort(unreached)
 			if diff := cmp.Diff(hosts, unreached); diff != "" {

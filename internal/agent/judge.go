@@ -12,20 +12,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
-// judge says how a run ended, from its exit code, the end of what it printed and what
-// the rsh of each host has recorded.
-func (launch *launch) judge(code int, stderr, stdout string, records []record, began time.Time) protocol.Report {
-	report := protocol.Report{ExitCode: code, Hosts: launch.used(records)}
+// judge derives the report of a run from its exit code, the tails of its output and the
+// records that the rsh of each host wrote.
+func (l *launch) judge(code int, stderr, stdout string, records []record, began time.Time) protocol.Report {
+	report := protocol.Report{ExitCode: code, Hosts: l.usedHosts(records)}
 	report.Timings.Init = seconds(initTime(records, began))
-	words, spoken := mpi.LastWords(stderr + stdout)
-	if !spoken {
-		words.Rank = -1
+	failure, found := mpi.ParseErrorOutput(stderr + stdout)
+	if !found {
+		failure.Rank = -1
 	}
 	lost := firstTrouble(records)
-	// Intel's mpirun ends well even if a host was lost in the middle of the run.
-	lostHost := spoken && words.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == protocol.Stopped || lost.Trouble == protocol.Broken)
+	// Intel's mpirun exits with 0 even if a host was lost during the run.
+	lostHost := found && failure.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == protocol.Stopped || lost.Trouble == protocol.Broken)
 	if code == 0 && !lostHost {
-		return launch.judgeSuccess(report)
+		return l.judgeSuccess(report)
 	}
 	if code == 0 {
 		report.ExitCode = exitMPI
@@ -33,39 +33,39 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 	switch {
 	case lost != nil && lost.Trouble == protocol.Stopped:
 		report.Reason, report.Host = protocol.ReasonWorker, lost.Host
-		report.Message = fmt.Sprintf("lost worker %s in the middle of the run: it was told to end; its pod says why", lost.Host)
+		report.Message = fmt.Sprintf("lost worker %s during the run: its pod was terminated; see the status of the pod", lost.Host)
 	case lost != nil && lost.Trouble == protocol.NotStarted:
 		report.Reason, report.Host, report.Message = protocol.ReasonMPI, lost.Host, lost.Message
 	case lost != nil && lost.Trouble != protocol.Broken:
 		// The host could not be reached at all.
 		report.Reason, report.Host, report.Message = protocol.ReasonSSH, lost.Host, lost.Message
-	case spoken && words.Kind == mpi.DaemonLost, lost != nil && !(spoken && words.Kind == mpi.RankFailed):
-		report.Reason, report.Host = protocol.ReasonWorker, words.Host
+	case found && failure.Kind == mpi.DaemonLost, lost != nil && !(found && failure.Kind == mpi.RankFailed):
+		report.Reason, report.Host = protocol.ReasonWorker, failure.Host
 		if report.Host == "" && lost != nil {
 			report.Host = lost.Host
 		}
-		report.Message = fmt.Sprintf("lost worker %s in the middle of the run; its pod says why", orUnknown(report.Host))
-	case spoken && words.Kind == mpi.InitFailed:
-		report.Reason, report.Host, report.Message = protocol.ReasonMPI, words.Host, words.Text
+		report.Message = fmt.Sprintf("lost worker %s during the run; see the status of its pod", orUnknown(report.Host))
+	case found && failure.Kind == mpi.InitFailed:
+		report.Reason, report.Host, report.Message = protocol.ReasonMPI, failure.Host, failure.Text
 	default:
-		launch.judgeProgram(&report, words, mpi.LastOutput(launch.redact(stderr), launch.redact(stdout), words.Rank))
+		l.judgeProgram(&report, failure, mpi.LastOutput(l.redact(stderr), l.redact(stdout), failure.Rank))
 	}
 	return report
 }
 
-// judgeProgram: the program failed, and says why in its own words.
-func (launch *launch) judgeProgram(report *protocol.Report, words mpi.Words, output mpi.Output) {
-	report.Reason, report.Host = protocol.ReasonTraining, words.Host
+// judgeProgram completes the report of a program that failed.
+func (l *launch) judgeProgram(report *protocol.Report, failure mpi.Failure, output mpi.Output) {
+	report.Reason, report.Host = protocol.ReasonTraining, failure.Host
 	report.Error, report.LastLines = output.Error, output.Lines
 	switch {
-	case !words.Unsure:
-		report.Signal, report.Message = words.Signal, words.Text
+	case !failure.Unsure:
+		report.Signal, report.Message = failure.Signal, failure.Text
 	case !output.SaysError:
-		report.Message = words.Text
+		report.Message = failure.Text
 	default:
-		// The program ended by itself; mpirun has killed the other ranks of its host.
+		// The program exited by itself; mpirun killed the other ranks of its host.
 	}
-	rank := words.Rank
+	rank := failure.Rank
 	if rank < 0 {
 		rank = output.Rank
 	}
@@ -73,33 +73,33 @@ func (launch *launch) judgeProgram(report *protocol.Report, words mpi.Words, out
 		report.Rank = &rank
 	}
 	if rank >= 0 && report.Host == "" {
-		report.Host = launch.hostOfRank(rank)
+		report.Host = l.hostOfRank(rank)
 	}
-	if words.ExitCode != 0 {
-		report.RankExitCode = &words.ExitCode
+	if failure.ExitCode != 0 {
+		report.RankExitCode = &failure.ExitCode
 	}
 	if report.Message == "" {
-		report.Message = fmt.Sprintf("the command ended with exit code %d", report.ExitCode)
+		report.Message = fmt.Sprintf("the command failed with exit code %d", report.ExitCode)
 	}
 	if output.Error != "" {
 		report.Message += ": " + output.Error
 	}
 }
 
-// redact takes secrets out of what a program printed, before lines are picked: a
-// secret may go on over several. Those of the environment are known by their values.
-func (launch *launch) redact(output string) string {
-	return redact.Text(redact.Values(output, launch.secrets))
+// redact removes secrets from the output of a program before lines are selected, because
+// a secret may span several lines. It also removes the values of secret variables.
+func (l *launch) redact(output string) string {
+	return redact.Text(redact.Values(output, l.secrets))
 }
 
-// hostOfRank is the host that a rank runs on, where mpirun does not say it. Every
-// implementation fills one host of the hostfile after the other. If an option places
-// ranks in another way, the host is unknown.
-func (launch *launch) hostOfRank(rank int) string {
-	if !isMPIRun(launch.command) || slices.ContainsFunc(launch.command, placesRanks) || slices.ContainsFunc(os.Environ(), placesRanks) {
+// hostOfRank returns the host of a rank if mpirun does not report it. Every
+// implementation fills one host of the hostfile after the other. If an option changes
+// that, the host is unknown.
+func (l *launch) hostOfRank(rank int) string {
+	if !isMPIRun(l.command) || slices.ContainsFunc(l.command, changesMapping) || slices.ContainsFunc(os.Environ(), changesMapping) {
 		return ""
 	}
-	for _, host := range launch.slots {
+	for _, host := range l.slots {
 		if rank < host.Slots {
 			return host.Name
 		}
@@ -108,9 +108,9 @@ func (launch *launch) hostOfRank(rank int) string {
 	return ""
 }
 
-// placesRanks tells whether an argument of mpirun, or a variable, may change which
-// hosts ranks run on. It is also true for arguments of the program that look like it.
-func placesRanks(text string) bool {
+// changesMapping reports whether an argument of mpirun, or a variable, may change the
+// mapping of ranks to hosts. Arguments of the program may match, too.
+func changesMapping(text string) bool {
 	if name, isOption := strings.CutPrefix(text, "-"); isOption {
 		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		return slices.Contains([]string{
@@ -129,32 +129,32 @@ func orUnknown(host string) string {
 	return host
 }
 
-// judgeSuccess: a run that ends well on one of many hosts has computed something
-// else than was asked for.
-func (launch *launch) judgeSuccess(report protocol.Report) protocol.Report {
-	// The image's own ssh keeps no records.
-	if launch.imageSSH || len(report.Hosts.Missing) == 0 || !launch.requireAllHosts {
+// judgeSuccess fails a run that succeeded without using every host, if the job requires
+// all hosts: its result is not what the user expects.
+func (l *launch) judgeSuccess(report protocol.Report) protocol.Report {
+	// The image's own ssh writes no records.
+	if l.imageSSH || len(report.Hosts.Missing) == 0 || !l.requireAllHosts {
 		return report
 	}
 	missing := report.Hosts.Expected - report.Hosts.Reached
 	report.Reason, report.ExitCode = protocol.ReasonMPI, exitMPI
 	report.Host = report.Hosts.Missing[0]
-	report.Message = fmt.Sprintf("the command ended well but used only %d of %d hosts; not used: %s. mpirun may not have found the hostfile, or was told to start fewer processes",
-		report.Hosts.Reached, report.Hosts.Expected, some(withMore(report.Hosts.Missing, missing)))
+	report.Message = fmt.Sprintf("the command succeeded but used only %d of %d hosts; not used: %s. Check that mpirun uses the job's hostfile and starts enough processes",
+		report.Hosts.Reached, report.Hosts.Expected, joinHosts(padHosts(report.Hosts.Missing, missing)))
 	return report
 }
 
-// withMore stands in for hosts that are counted and not kept.
-func withMore(hosts []string, count int) []string {
+// padHosts appends empty names for hosts that are counted but not stored.
+func padHosts(hosts []string, count int) []string {
 	return append(slices.Clone(hosts), make([]string, max(count-len(hosts), 0))...)
 }
 
-// used compares the hostfile with the hosts that mpirun has logged in to.
-func (launch *launch) used(records []record) protocol.Hosts {
-	hosts := protocol.Hosts{Expected: len(launch.hosts)}
-	for _, host := range launch.hosts {
+// usedHosts compares the hostfile with the hosts that mpirun logged in to.
+func (l *launch) usedHosts(records []record) protocol.Hosts {
+	hosts := protocol.Hosts{Expected: len(l.hosts)}
+	for _, host := range l.hosts {
 		reached := slices.ContainsFunc(records, func(entry record) bool { return entry.reached() && sameHost(entry.Host, host) })
-		if reached || launch.imageSSH {
+		if reached || l.imageSSH {
 			hosts.Reached++
 		} else if len(hosts.Missing) < shownHosts {
 			hosts.Missing = append(hosts.Missing, host)
@@ -163,7 +163,7 @@ func (launch *launch) used(records []record) protocol.Hosts {
 	return hosts
 }
 
-// firstTrouble is the first host that was not reached or was lost.
+// firstTrouble returns the record of the first host that was not reached or was lost.
 func firstTrouble(records []record) *record {
 	var first *record
 	for i := range records {
@@ -174,7 +174,7 @@ func firstTrouble(records []record) *record {
 	return first
 }
 
-// initTime is from the start of the command until the last host was reached.
+// initTime is the time from the start of the command until the last host was reached.
 func initTime(records []record, began time.Time) time.Duration {
 	var last time.Duration
 	for _, entry := range records {

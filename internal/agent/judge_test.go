@@ -36,7 +36,7 @@ func transcript(t testing.TB, names ...string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "lastwords", name+".txt"))
+		text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "erroroutput", name+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 	three := protocol.Hosts{Expected: 3, Reached: 3}
 	tests := map[string]struct {
 		code            int
-		words           []string
+		transcripts     []string
 		text            string
 		records         []record
 		requireAllHosts bool
@@ -63,36 +63,36 @@ func TestJudge(t *testing.T) {
 		want            protocol.Report
 		wantInMessage   string
 	}{
-		"all is well":                        {records: all, want: protocol.Report{Hosts: three}},
-		"all is well, with short names":      {records: reached("train-worker-0", "train-worker-1", "train-worker-2"), requireAllHosts: true, want: protocol.Report{Hosts: three}},
-		"a host more than once":              {records: append(all, all...), requireAllHosts: true, want: protocol.Report{Hosts: three}},
-		"one host only, which may be meant":  {records: all[:1], want: protocol.Report{Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
-		"one host only, which is not meant":  {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: protocol.Report{Reason: protocol.ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
-		"the image's ssh, which has no list": {imageSSH: true, requireAllHosts: true, want: protocol.Report{Hosts: three}},
-		"a command that fails by itself":     {code: 3, records: all, wantInMessage: "exit code 3", want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 3, Hosts: three}},
-		"a rank that exits 3": {code: 3, words: []string{"openmpi4-exit3"}, records: all, wantInMessage: "rank 1 exited with code 3",
+		"success":                             {records: all, want: protocol.Report{Hosts: three}},
+		"success, with short names":           {records: reached("train-worker-0", "train-worker-1", "train-worker-2"), requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"a host more than once":               {records: append(all, all...), requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"one host only, which is allowed":     {records: all[:1], want: protocol.Report{Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"one host only, and all are required": {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: protocol.Report{Reason: protocol.ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"the image's ssh, which has no list":  {imageSSH: true, requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"a command that fails by itself":      {code: 3, records: all, wantInMessage: "exit code 3", want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 3, Hosts: three}},
+		"a rank that exits 3": {code: 3, transcripts: []string{"openmpi4-exit3"}, records: all, wantInMessage: "rank 1 exited with code 3",
 			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
-		"a rank that is killed": {code: 137, words: []string{"openmpi5-sigkill"}, records: all, wantInMessage: "signal 9",
+		"a rank that is killed": {code: 137, transcripts: []string{"openmpi5-sigkill"}, records: all, wantInMessage: "signal 9",
 			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, Host: "train-worker-0", Signal: 9, ExitCode: 137, Hosts: three}},
-		"a rank of MPICH that is killed": {code: 9, words: []string{"mpich-sigkill", "mpich-sigkill-stdout"}, records: all, wantInMessage: "9",
+		"a rank of MPICH that is killed": {code: 9, transcripts: []string{"mpich-sigkill", "mpich-sigkill-stdout"}, records: all, wantInMessage: "9",
 			want: protocol.Report{Reason: protocol.ReasonTraining, Host: "train-worker-1", LastLines: []string{"size 3 sum 3"}, ExitCode: 9, Hosts: three}},
-		"a program that is not there": {code: 134, words: []string{"openmpi5-notfound"}, records: all, wantInMessage: "/nonexistent/train",
+		"a missing program": {code: 134, transcripts: []string{"openmpi5-notfound"}, records: all, wantInMessage: "/nonexistent/train",
 			want: protocol.Report{Reason: protocol.ReasonMPI, Host: "train-worker-0", ExitCode: 134, Hosts: three}},
-		"more ranks than slots": {code: 1, words: []string{"openmpi4-slots"}, wantInMessage: "not enough slots",
+		"more ranks than slots": {code: 1, transcripts: []string{"openmpi4-slots"}, wantInMessage: "not enough slots",
 			want: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 1, Hosts: protocol.Hosts{Expected: 3, Missing: judgedHosts}}},
-		"a daemon that is lost": {code: 1, words: []string{"openmpi4-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
+		"a daemon that is lost": {code: 1, transcripts: []string{"openmpi4-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1", ExitCode: 1, Hosts: three}},
-		"a daemon of MPICH, whose host rsh knows": {code: 255, words: []string{"mpich-poddied"}, records: append(slices.Clone(all), lost("train-worker-1.train", protocol.Broken)), wantInMessage: "lost worker train-worker-1.train ",
+		"a daemon of MPICH, whose host rsh knows": {code: 255, transcripts: []string{"mpich-poddied"}, records: append(slices.Clone(all), lost("train-worker-1.train", protocol.Broken)), wantInMessage: "lost worker train-worker-1.train ",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1.train", ExitCode: 255, Hosts: three}},
-		"a connection that breaks, and no words": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "lost worker train-worker-2.train ",
+		"a connection that breaks, and no error output": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "lost worker train-worker-2.train ",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-2.train", ExitCode: 255, Hosts: three}},
-		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "rank 1 exited with code 3",
+		"a connection that breaks because a rank has failed": {code: 3, transcripts: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "rank 1 exited with code 3",
 			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
-		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], protocol.TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
+		"a host that cannot be reached": {code: 1, transcripts: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], protocol.TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
 			want: protocol.Report{Reason: protocol.ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: protocol.Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
-		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], protocol.Stopped)), wantInMessage: "told to end",
+		"a worker that was terminated": {code: 143, transcripts: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], protocol.Stopped)), wantInMessage: "its pod was terminated",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
-		"Intel MPI, which ends well although a host is lost": {words: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
+		"Intel MPI, which exits with 0 although a host is lost": {transcripts: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
 		"a program that prints a secret": {code: 1, text: "AWS_SECRET_ACCESS_KEY=planted\nValueError: password=planted\n", records: all, wantInMessage: "exit code 1: ValueError: password=[redacted]",
 			want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 1, Error: "ValueError: password=[redacted]", LastLines: []string{"AWS_SECRET_ACCESS_KEY=[redacted]", "ValueError: password=[redacted]"}, Hosts: three}},
@@ -104,8 +104,8 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			launch := &launch{hosts: judgedHosts, requireAllHosts: tc.requireAllHosts, imageSSH: tc.imageSSH}
 			isOutput := func(name string) bool { return strings.HasSuffix(name, "-stdout") }
-			stderr := slices.DeleteFunc(slices.Clone(tc.words), isOutput)
-			stdout := slices.DeleteFunc(slices.Clone(tc.words), func(name string) bool { return !isOutput(name) })
+			stderr := slices.DeleteFunc(slices.Clone(tc.transcripts), isOutput)
+			stdout := slices.DeleteFunc(slices.Clone(tc.transcripts), func(name string) bool { return !isOutput(name) })
 			got := launch.judge(tc.code, tc.text+transcript(t, stderr...), transcript(t, stdout...), tc.records, began)
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(protocol.Report{}, "Message", "Timings")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
@@ -146,15 +146,15 @@ func TestJudgeNamesTheError(t *testing.T) {
 		"openmpi5-c-noinit":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
 		"openmpi5-py-raise":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
 		// Another rank aborted because it lost rank 3, and prterun blames that one.
-		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had ended: " + noFile},
+		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had exited: " + noFile},
 		"mpich-c-finalexit": {code: 4, want: protocol.Report{Error: "ERROR: checkpoint is incomplete"},
-			wantMessage: "the command ended with exit code 4: ERROR: checkpoint is incomplete"},
-		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
+			wantMessage: "the command failed with exit code 4: ERROR: checkpoint is incomplete"},
+		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command failed with exit code 1: " + noData},
 		"mpich-py-abort": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData},
 			wantMessage: "Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1): " + noData},
 		// The box is of rank 2, which Hydra killed.
-		"intelmpi-c-error":       {code: 255, want: protocol.Report{Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
-		"intelmpi-c-errortagged": {code: 255, want: protocol.Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"intelmpi-c-error":       {code: 255, want: protocol.Report{Host: worker1, Error: noFile}, wantMessage: "the command failed with exit code 255: " + noFile},
+		"intelmpi-c-errortagged": {code: 255, want: protocol.Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command failed with exit code 255: " + noFile},
 		"openmpi4-c-error": {code: 1, command: []string{"mpirun", "--map-by", "node", "train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(1), Error: noFile},
 			wantMessage: "rank 3 exited with code 1: " + noFile},
 		"openmpi4-c-finalexit": {code: 4, command: []string{"sh", "-c", "mpirun train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(4), Error: "ERROR: checkpoint is incomplete"},
@@ -184,9 +184,9 @@ func TestJudgeNamesTheError(t *testing.T) {
 	}
 }
 
-// The operator believes the reason and Kubernetes the exit code: they must agree.
+// The operator uses the reason and Kubernetes the exit code: they must agree.
 func TestJudgeAgreesWithItself(t *testing.T) {
-	files, err := filepath.Glob("../engine/mpi/testdata/lastwords/*.txt")
+	files, err := filepath.Glob("../engine/mpi/testdata/erroroutput/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
 	}
@@ -301,7 +301,7 @@ func TestReportFitsATerminationMessage(t *testing.T) {
 }
 
 func TestReportNamesSomeOfManyHosts(t *testing.T) {
-	var passed passage
+	var passed gateResult
 	for i := range 100 {
 		host := fmt.Sprintf("train-worker-%02d", 99-i)
 		passed.unreached = append(passed.unreached, record{Host: host, Trouble: protocol.Refused, Message: "cannot reach " + host})
@@ -324,7 +324,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// What is before a secret may be all that tells that it is one.
+// A secret may only be recognized by the text before it.
 func TestTailHasNoPiecesOfLines(t *testing.T) {
 	var last tail
 	_, _ = fmt.Fprintf(&last, "password=%s", strings.Repeat("planted", maxTail))

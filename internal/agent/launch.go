@@ -23,17 +23,17 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
-// Exit codes of a launch that failed by itself. The user's command keeps its own.
+// Exit codes of the agent itself. The exit codes of the user's command are passed on.
 const (
 	exitUsage    = 2
 	exitSSH      = 70
 	exitMPI      = 71
 	exitNotFound = 127
-	// exitNotExecutable is a shell's for a file that it may not run.
+	// exitNotExecutable is the exit code of shells for a file that is not executable.
 	exitNotExecutable = 126
 )
 
-// launch is the gate, the run and the report of one launcher.
+// launch holds the state of one launcher: its gate, its run and its report.
 type launch struct {
 	hosts           []string
 	slots           []mpi.Host
@@ -63,23 +63,23 @@ func Launch(ctx context.Context, command []string, gateOnly bool) int {
 	ended := ctx.Err() != nil
 	stop()
 	if ended {
-		// The pod goes away; that is no worker's fault.
+		// The pod is being deleted; that is not the fault of a worker.
 		return 128 + int(syscall.SIGTERM)
 	}
 	if err != nil {
-		return launch.end(protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
+		return launch.finish(protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
 	}
 	if len(passed.unreached) > 0 {
-		return launch.end(unreachable(len(launch.hosts), passed), passed)
+		return launch.finish(unreachable(len(launch.hosts), passed), passed)
 	}
 	if len(passed.blocked) > 0 {
-		return launch.end(blocked(len(launch.hosts), passed.blocked), passed)
+		return launch.finish(blocked(len(launch.hosts), passed.blocked), passed)
 	}
 	fmt.Fprintf(os.Stderr, "trireme: %d workers reached in %.2f s\n", len(launch.hosts), time.Since(launch.started).Seconds())
 	if gateOnly {
 		return 0
 	}
-	return launch.end(launch.run(), passed)
+	return launch.finish(launch.run(), passed)
 }
 
 func newLaunch(command []string) (*launch, error) {
@@ -93,7 +93,7 @@ func newLaunch(command []string) (*launch, error) {
 	}
 	directory, err := os.MkdirTemp("", "trireme-launch-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the run (is /tmp writable?): %w", err)
+		return nil, fmt.Errorf("create a directory for the run (is /tmp writable?): %w", err)
 	}
 	launch := &launch{
 		slots:           hosts,
@@ -109,7 +109,7 @@ func newLaunch(command []string) (*launch, error) {
 	}
 	launch.self, _ = os.Hostname()
 	for _, host := range hosts {
-		// Ranks on the launcher itself need no login.
+		// mpirun starts ranks on the launcher itself without a login.
 		if !sameHost(host.Name, launch.self) {
 			launch.hosts = append(launch.hosts, host.Name)
 		}
@@ -117,8 +117,8 @@ func newLaunch(command []string) (*launch, error) {
 	return launch, nil
 }
 
-// tagged makes mpirun put the rank in front of every line. A command that is not
-// mpirun itself stays as it is.
+// tagged adds the flags that make mpirun print the rank in front of every line. It does
+// not change other commands.
 func tagged(command []string, implementation mpi.Implementation) []string {
 	flags := mpi.TagFlags(implementation)
 	if len(flags) == 0 || !isMPIRun(command) {
@@ -136,7 +136,7 @@ func isSet(name string) bool {
 	return err == nil && set
 }
 
-// sameHost compares names with or without their domain.
+// sameHost compares host names without their domains.
 func sameHost(name, other string) bool {
 	if net.ParseIP(name) != nil || net.ParseIP(other) != nil {
 		return name == other
@@ -146,60 +146,60 @@ func sameHost(name, other string) bool {
 	return short == otherShort
 }
 
-func (launch *launch) passGate(ctx context.Context) (passage, error) {
+func (l *launch) passGate(ctx context.Context) (gateResult, error) {
 	timeout, err := durationVariable(protocol.GateTimeoutVariable, gateTimeout)
 	if err != nil {
-		return passage{}, err
+		return gateResult{}, err
 	}
 	var caller *client
-	if launch.imageSSH {
+	if l.imageSSH {
 		caller = bannerClient()
-	} else if caller, err = newClient(launchUser + launch.id); err != nil {
-		return passage{}, err
+	} else if caller, err = newClient(launchUser + l.id); err != nil {
+		return gateResult{}, err
 	}
-	check, err := launch.portCheck()
+	check, err := l.portCheck()
 	if err != nil {
-		return passage{}, err
+		return gateResult{}, err
 	}
-	return (&gate{client: caller, clock: os.Getenv(protocol.ClockVariable), timeout: timeout, ports: check}).pass(ctx, launch.hosts), nil
+	return (&gate{client: caller, clock: os.Getenv(protocol.ClockVariable), timeout: timeout, ports: check}).pass(ctx, l.hosts), nil
 }
 
-// portCheck is nil where nothing is checked: only the agent opens ports for it.
-func (launch *launch) portCheck() (*portCheck, error) {
-	ports, err := parsePorts(os.Getenv(protocol.PortsVariable), os.Environ(), launch.command)
-	if ports == nil || err != nil || launch.imageSSH {
+// portCheck is nil if no ports are checked: only the agent can open ports for the check.
+func (l *launch) portCheck() (*portCheck, error) {
+	ports, err := parsePorts(os.Getenv(protocol.PortsVariable), os.Environ(), l.command)
+	if ports == nil || err != nil || l.imageSSH {
 		return nil, err
 	}
-	return newPortCheck(*ports, launch.self, len(launch.slots) > len(launch.hosts)), nil
+	return newPortCheck(*ports, l.self, len(l.slots) > len(l.hosts)), nil
 }
 
-// run runs the user's command and judges how it ended.
-func (launch *launch) run() protocol.Report {
-	listener := launch.showReadiness()
+// run runs the user's command and returns its report.
+func (l *launch) run() protocol.Report {
+	listener := l.serveReadiness()
 	if listener != nil {
 		defer listener.Close()
 	}
-	command := exec.Command(launch.command[0], launch.command[1:]...)
-	environment, err := launch.environment()
+	command := exec.Command(l.command[0], l.command[1:]...)
+	environment, err := l.environment()
 	if err != nil {
 		return protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}
 	}
 	command.Env = environment
-	// Open MPI's last words are on stderr, Hydra's on stdout.
+	// Open MPI's error output is on stderr, Hydra's on stdout.
 	var lastErrors, lastOutput tail
 	command.Stdin = os.Stdin
-	command.Stdout = withoutNoise{io.MultiWriter(os.Stdout, &lastOutput)} // A script may send mpirun's stderr here.
+	command.Stdout = withoutNoise{io.MultiWriter(os.Stdout, &lastOutput)} // A script may redirect mpirun's stderr to stdout.
 	command.Stderr = withoutNoise{io.MultiWriter(os.Stderr, &lastErrors)}
-	// A daemon of the user's may keep them open after the command has ended.
+	// A daemon of the user may keep the pipes open after the command has exited.
 	command.WaitDelay = 2 * time.Second
-	// The launcher is PID 1 of its container and inherits what mpirun leaves behind.
+	// The launcher is PID 1 of its container, and becomes the parent of orphans.
 	children := newProcesses()
 	done := make(chan struct{})
 	defer close(done)
-	go children.adoptOrphans(done)
+	go children.reapOrphans(done)
 	began := time.Now()
 	started := make(chan struct{})
-	// One that comes too early would end us, and leave the command behind.
+	// Before the command has started, a signal would terminate only the agent.
 	stop := forwardSignals(func(received syscall.Signal) {
 		if <-started; command.Process != nil {
 			_ = command.Process.Signal(received)
@@ -209,39 +209,38 @@ func (launch *launch) run() protocol.Report {
 	close(started)
 	if err != nil {
 		stop()
-		return launch.notStarted(err)
+		return l.startFailure(err)
 	}
-	stuck := launch.watchStragglers(command.Process)
+	stuck := l.watchStragglers(command.Process)
 	children.wait(command)
 	stop()
 	if host := stuck(); host != "" {
-		return launch.stuckReport(host)
+		return l.stuckReport(host)
 	}
 	judge := func() protocol.Report {
-		return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
+		return l.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), l.records.read(), began)
 	}
 	report := judge()
-	// mpirun may notice a lost worker a moment before the login to it does, which knows
-	// its name.
-	for wait := time.Now().Add(lostPatience); !launch.imageSSH && report.Reason == protocol.ReasonWorker && report.Host == "" && time.Now().Before(wait); report = judge() {
+	// mpirun may notice a lost worker slightly before its rsh does, which records the name.
+	for deadline := time.Now().Add(lostPatience); !l.imageSSH && report.Reason == protocol.ReasonWorker && report.Host == "" && time.Now().Before(deadline); report = judge() {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return report
 }
 
-// lostPatience is how long the name of a lost worker is waited for.
+// lostPatience is how long to wait for the name of a lost worker.
 const lostPatience = 2 * time.Second
 
-// showReadiness opens the port that the launcher's readiness is asked at: it is
-// ready when the gate has passed.
-func (launch *launch) showReadiness() net.Listener {
+// serveReadiness opens the port of the launcher's readiness probe: the launcher is ready
+// when it has passed the gate.
+func (l *launch) serveReadiness() net.Listener {
 	port, err := portVariable()
 	if err != nil {
 		return nil
 	}
 	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
-		return nil // On the host's network somebody else may have it.
+		return nil // On the host network, the port may be in use.
 	}
 	go func() {
 		for {
@@ -255,40 +254,40 @@ func (launch *launch) showReadiness() net.Listener {
 	return listener
 }
 
-// likelyShell is what Open MPI 5 takes workers to have where neither passwd nor SHELL
-// says it; it would print a warning into every log.
-const likelyShell = "/bin/bash"
+// defaultShell is the shell that Open MPI 5 assumes if neither passwd nor SHELL sets one.
+// It would then print a warning into every log.
+const defaultShell = "/bin/bash"
 
-// environment is the container's, and what tells rsh to whom it belongs.
-func (launch *launch) environment() ([]string, error) {
-	environment := append(containerEnvironment(), recordsVariable+"="+string(launch.records), launchVariable+"="+launch.id)
-	if _, err := os.Stat(likelyShell); err == nil && os.Getenv("SHELL") == "" {
-		environment = append(environment, "SHELL="+likelyShell)
+// environment is the container's, plus the variables for rsh.
+func (l *launch) environment() ([]string, error) {
+	environment := append(containerEnvironment(), recordsVariable+"="+string(l.records), launchVariable+"="+l.id)
+	if _, err := os.Stat(defaultShell); err == nil && os.Getenv("SHELL") == "" {
+		environment = append(environment, "SHELL="+defaultShell)
 	}
-	if launch.imageSSH {
+	if l.imageSSH {
 		return environment, nil
 	}
-	// horovodrun calls ssh by its name.
+	// horovodrun calls ssh by name.
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Symlink(self, filepath.Join(launch.directory, "ssh")); err != nil {
-		return nil, fmt.Errorf("stand in for ssh: %w", err)
+	if err := os.Symlink(self, filepath.Join(l.directory, "ssh")); err != nil {
+		return nil, fmt.Errorf("create the ssh link: %w", err)
 	}
-	return append(environment, "PATH="+launch.directory+":"+variable("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")), nil
+	return append(environment, "PATH="+l.directory+":"+variable("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")), nil
 }
 
-func (launch *launch) notStarted(err error) protocol.Report {
-	name := launch.command[0]
-	// What follows the first word may be secret, and is not what is missing.
-	if first, _, inOnePiece := strings.Cut(name, " "); inOnePiece {
+func (l *launch) startFailure(err error) protocol.Report {
+	name := l.command[0]
+	// The arguments may be secret.
+	if first, _, hasSpace := strings.Cut(name, " "); hasSpace {
 		return protocol.Report{Reason: protocol.ReasonMPI, ExitCode: exitNotFound,
-			Message: fmt.Sprintf("the command that begins with %s was written in one piece; give each of its words an item of its own, or have sh -c read it", first)}
+			Message: fmt.Sprintf("the command that begins with %s is a single list item; write each argument as its own item, or use sh -c", first)}
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return protocol.Report{Reason: protocol.ReasonMPI, ExitCode: exitNotFound,
-			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or give the full path of the command", name)}
+			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or set the full path of the command", name)}
 	}
 	return protocol.Report{Reason: protocol.ReasonLauncher, Message: fmt.Sprintf("start %s: %v", name, plainCause(err)), ExitCode: exitNotFound - 1}
 }
@@ -300,26 +299,26 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// end completes the report, writes it, and is the exit code.
-func (launch *launch) end(report protocol.Report, passed passage) int {
+// finish completes the report, writes it, and returns the exit code.
+func (l *launch) finish(report protocol.Report, passed gateResult) int {
 	report.Timings.DNS, report.Timings.Connect, report.Timings.Ports = seconds(passed.dns), seconds(passed.connect), seconds(passed.ports)
-	report.Timings.Total = seconds(time.Since(launch.started))
-	writeReport(&report, launch.report)
+	report.Timings.Total = seconds(time.Since(l.started))
+	writeReport(&report, l.report)
 	return report.ExitCode
 }
 
-// withoutNoise drops harmless warnings of mpirun. It looks at each piece alone and
-// holds nothing back: mpirun prints a line by one write, and a pipe keeps that whole.
+// withoutNoise drops harmless warnings of mpirun. It checks each write alone and buffers
+// nothing: mpirun prints a line with one write, and pipes keep small writes whole.
 type withoutNoise struct{ to io.Writer }
 
-func (filter withoutNoise) Write(text []byte) (int, error) {
-	if _, err := filter.to.Write(mpi.WithoutNoise(text)); err != nil {
+func (wn withoutNoise) Write(text []byte) (int, error) {
+	if _, err := wn.to.Write(mpi.WithoutNoise(text)); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text that is written to it.
 type tail struct {
 	mutex sync.Mutex
 	text  []byte
@@ -328,24 +327,23 @@ type tail struct {
 
 const maxTail = 32 << 10
 
-func (tail *tail) Write(text []byte) (int, error) {
-	tail.mutex.Lock()
-	defer tail.mutex.Unlock()
-	tail.text = append(tail.text, text...)
-	if excess := len(tail.text) - maxTail; excess > 0 {
-		tail.text, tail.cut = slices.Delete(tail.text, 0, excess), true
+func (t *tail) Write(text []byte) (int, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.text = append(t.text, text...)
+	if excess := len(t.text) - maxTail; excess > 0 {
+		t.text, t.cut = slices.Delete(t.text, 0, excess), true
 	}
 	return len(text), nil
 }
 
-// String is the end in whole lines: what is secret in a line is known by what is before
-// it.
-func (tail *tail) String() string {
-	tail.mutex.Lock()
-	defer tail.mutex.Unlock()
-	if !tail.cut {
-		return string(tail.text)
+// String returns whole lines, because secrets are recognized by the text before them.
+func (t *tail) String() string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if !t.cut {
+		return string(t.text)
 	}
-	_, rest, _ := strings.Cut(string(tail.text), "\n")
+	_, rest, _ := strings.Cut(string(t.text), "\n")
 	return rest
 }

@@ -19,17 +19,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// commandToken is on the command line of every launch, and must be in nothing that
-// the agent says by itself.
+// commandToken is on the command line of every launch. The agent must never print it.
 const commandToken = "planted-command-token"
 
-// launched is how a launch ended, with its termination message.
+// launched is the result of a launch, with its termination message.
 type launched struct {
 	outcome
 	report protocol.Report
 }
 
-// prepareLaunch is a launcher's container: a hostfile and a place for the last message.
+// prepareLaunch prepares a launcher's container: a hostfile and a termination log.
 func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environment []string, arguments ...string) (*exec.Cmd, string) {
 	t.Helper()
 	directory := t.TempDir()
@@ -90,16 +89,16 @@ func TestLaunch(t *testing.T) {
 		wantReport  protocol.Report
 		wantMessage string
 	}{
-		"all is well": {arguments: sh(onBoth + "; echo out; echo err >&2"), want: outcome{Stdout: "out\n"}, wantReport: protocol.Report{Hosts: allReached}},
+		"success": {arguments: sh(onBoth + "; echo out; echo err >&2"), want: outcome{Stdout: "out\n"}, wantReport: protocol.Report{Hosts: allReached}},
 		"the command's own exit code": {arguments: sh(onBoth + "; exit 3"), want: outcome{Status: 3}, wantMessage: "exit code 3",
 			wantReport: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 3, Hosts: allReached}},
 		"the command ends by a signal": {arguments: sh(onBoth + "; kill -KILL $$"), want: outcome{Status: 137}, wantMessage: "exit code 137",
 			wantReport: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 137, Hosts: allReached}},
-		"a command that is not there": {arguments: []string{"launch", "--", "mpirun-nonexistent", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no mpirun-nonexistent",
+		"a missing command": {arguments: []string{"launch", "--", "mpirun-nonexistent", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no mpirun-nonexistent",
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
-		"a command that is not there, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
+		"a missing command, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
-		"a command in one piece, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun was written in one piece",
+		"a command as a single item, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun is a single list item",
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command that cannot be executed": {arguments: []string{"launch", "/etc", commandToken}, want: outcome{Status: 126}, wantMessage: "permission denied",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: 126}},
@@ -114,13 +113,13 @@ func TestLaunch(t *testing.T) {
 		"no hostfile":            {environment: []string{protocol.HostfileVariable + "=/nonexistent/hostfile"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the hostfile", wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"a hostfile that is none": {hostfile: "localhost slots=many\n", arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "hostfile line 1",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
-		"no place for files": {environment: []string{"TMPDIR=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is /tmp writable?",
+		"no directory for files": {environment: []string{"TMPDIR=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is /tmp writable?",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"no keys": {environment: []string{protocol.KeysVariable + "=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the job's key",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"a timeout that is none": {environment: []string{protocol.GateTimeoutVariable + "=" + plantedValue}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is not a duration",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
-		"the worker says how a rank ended": {arguments: sh(onBoth + "; echo 'prterun noticed that process rank 1 with PID 681 on node train-worker-0 exited on signal 9 (Killed).' >&2; exit 137"),
+		"mpirun reports a failed rank": {arguments: sh(onBoth + "; echo 'prterun noticed that process rank 1 with PID 681 on node train-worker-0 exited on signal 9 (Killed).' >&2; exit 137"),
 			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: protocol.Report{Reason: protocol.ReasonTraining, Host: "train-worker-0", Rank: new(int), Signal: 9, ExitCode: 137, Hosts: allReached}},
 	}
 	for name, tc := range tests {
@@ -179,7 +178,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 	}
 }
 
-func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
+func TestLaunchStopsDuringGate(t *testing.T) {
 	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", []string{protocol.GateTimeoutVariable + "=5m"}, sh("true")...)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -193,7 +192,7 @@ func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
 	}
 }
 
-// With the image's own sshd the image's ssh stays in charge.
+// With the image's own sshd, mpirun uses the image's ssh.
 func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
 	const host = "127.0.0.77"
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, protocol.Port))
@@ -222,7 +221,7 @@ func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
 	}
 }
 
-func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
+func TestLaunchReportsUnreachedWorker(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
 	tests := troubles(t, keys)
@@ -243,14 +242,14 @@ func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
 			if report.Reason != protocol.ReasonSSH || report.Host != tc.host || report.ExitCode != exitSSH {
 				t.Errorf("report %+v", report)
 			}
-			mustContain(t, "the message", report.Message, tc.host, words[tc.want], advice[tc.want])
+			mustContain(t, "the message", report.Message, tc.host, troubleText[tc.want], advice[tc.want])
 			mustHoldNoSecret(t, tc.keys, "stderr", got.Stderr, commandToken)
 		})
 	}
 }
 
-// inNamespace lets a command run where packets to a host are sent and come back to
-// nobody: they leave by the loopback device, and the address is not its own.
+// inNamespace runs a command in a network namespace where packets to a host are lost: they
+// leave by the loopback device, and no interface has the address.
 func inNamespace(t *testing.T, command *exec.Cmd, host string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -269,7 +268,7 @@ func inNamespace(t *testing.T, command *exec.Cmd, host string) {
 	command.Path = unshare
 }
 
-func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
+func TestLaunchNamesLostWorker(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -293,8 +292,8 @@ func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
 	}
 }
 
-// Hydra may notice that a host is lost before the login to it does.
-func TestLaunchWaitsForTheNameOfALostWorker(t *testing.T) {
+// Hydra may notice a lost host before rsh does.
+func TestLaunchWaitsForLostWorkerName(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
 	script := fmt.Sprintf(`(sleep 0.3; echo '{"host":"localhost","trouble":"Broken"}' >> "$%s") > /dev/null 2>&1 &
@@ -306,19 +305,19 @@ func TestLaunchWaitsForTheNameOfALostWorker(t *testing.T) {
 	}
 }
 
-// Open MPI 5 asks for the shell of a user that no passwd file knows.
+// Open MPI 5 needs the shell of a user that has no passwd entry.
 func TestLaunchNamesAShell(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
-	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL="}, "launch", "--", "printenv", "SHELL").Stdout; got != likelyShell+"\n" {
-		t.Errorf("SHELL is %q, want %q", got, likelyShell)
+	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL="}, "launch", "--", "printenv", "SHELL").Stdout; got != defaultShell+"\n" {
+		t.Errorf("SHELL is %q, want %q", got, defaultShell)
 	}
 	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL=/bin/zsh"}, "launch", "--", "printenv", "SHELL").Stdout; got != "/bin/zsh\n" {
 		t.Errorf("SHELL is %q, and the image's own is /bin/zsh", got)
 	}
 }
 
-// Open MPI prints the warning where its child has been faster than itself.
-func TestLaunchDropsTheHarmlessWarningOfOpenMPI(t *testing.T) {
+// Open MPI prints the warning if its child was faster than itself.
+func TestLaunchDropsHarmlessWarning(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
 	const script = `warning='plm:ssh: Warning: setpgid(382,382) failed in parent with errno='
 echo before >&2

@@ -11,7 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-func TestCommandOfAClientThatVanishesIsEnded(t *testing.T) {
+func TestDisconnectStopsCommand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		// command prints the process that must end. MARK is a file.
@@ -20,11 +20,11 @@ func TestCommandOfAClientThatVanishesIsEnded(t *testing.T) {
 		// wantPatience: it is asked to end and has some time.
 		wantPatience bool
 	}{
-		"one that obeys":               {command: `trap 'echo asked >$MARK; exit' TERM; echo $$; while :; do sleep 0.02; done`, wantMark: "asked\n"},
-		"one that does not listen":     {command: `echo $$; exec sleep 60`},
-		"one that refuses":             {command: `trap '' TERM; echo $$; while :; do sleep 0.2; done`, wantPatience: true},
-		"what it has started":          {command: `sleep 60 & echo $!; wait`},
-		"a child that refuses to obey": {command: `sh -c 'trap "" TERM; echo $$; exec sleep 60' & wait`, wantPatience: true},
+		"it obeys SIGTERM":             {command: `trap 'echo asked >$MARK; exit' TERM; echo $$; while :; do sleep 0.02; done`, wantMark: "asked\n"},
+		"it has no trap":               {command: `echo $$; exec sleep 60`},
+		"it ignores SIGTERM":           {command: `trap '' TERM; echo $$; while :; do sleep 0.2; done`, wantPatience: true},
+		"a child":                      {command: `sleep 60 & echo $!; wait`},
+		"a child that ignores SIGTERM": {command: `sh -c 'trap "" TERM; echo $$; exec sleep 60' & wait`, wantPatience: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestCommandOfAClientThatVanishesIsEnded(t *testing.T) {
 	}
 }
 
-func TestSessionThatIsClosedEndsItsCommandOnly(t *testing.T) {
+func TestClosedSessionStopsOnlyItsCommand(t *testing.T) {
 	t.Parallel()
 	client := startWorker(t, newKeys(t)).login(t, "mpi")
 	line, session := firstLine(t, client, "echo $$; exec sleep 60")
@@ -61,7 +61,7 @@ func TestSessionThatIsClosedEndsItsCommandOnly(t *testing.T) {
 	}
 }
 
-func TestNewLaunchEndsWhatTheLastOneLeft(t *testing.T) {
+func TestNewLaunchStopsOldProcesses(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
 	first := worker.login(t, launchUser+"A")
@@ -72,12 +72,12 @@ func TestNewLaunchEndsWhatTheLastOneLeft(t *testing.T) {
 		_ = worker.login(t, user)
 		time.Sleep(100 * time.Millisecond)
 		if !alive(daemon) || !alive(child) {
-			t.Fatalf("a login as %s has ended processes of the launch that goes on", user)
+			t.Fatalf("a login as %s has stopped processes of the current launch", user)
 		}
 	}
 	second := worker.login(t, launchUser+"B")
-	// The login is over when the old processes are gone: no rank of the new launch
-	// meets one of the last.
+	// The login completes after the old processes have exited, so that ranks of both
+	// launches never run at the same time.
 	own := startedProcess(t, second, "setsid sleep 60 >/dev/null 2>&1 & echo $!")
 	if alive(daemon) || alive(child) {
 		t.Error("processes of the last launch run beside those of the new one")
@@ -87,11 +87,11 @@ func TestNewLaunchEndsWhatTheLastOneLeft(t *testing.T) {
 	if !alive(own) {
 		t.Error("the second login of the new launch has ended its own process")
 	}
-	eventually(t, patience, "the worker tells of it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
+	eventually(t, patience, "the worker logs it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
 }
 
-// What is started between the look at the processes and their end is in no list.
-func TestNewLaunchEndsProcessesThatFork(t *testing.T) {
+// Processes that start between the list and the signal are in no list.
+func TestNewLaunchStopsForkingProcesses(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
 	client := worker.login(t, launchUser+"A")
@@ -116,7 +116,7 @@ func TestNewLaunchEndsProcessesThatFork(t *testing.T) {
 	}
 }
 
-func TestWorkerEndsItsRanksAndThenItself(t *testing.T) {
+func TestWorkerStopsRanksFirst(t *testing.T) {
 	t.Parallel()
 	const slack = 20 * time.Second
 	tests := map[string]struct {
@@ -126,7 +126,7 @@ func TestWorkerEndsItsRanksAndThenItself(t *testing.T) {
 		wantAfter time.Duration
 		wantUntil time.Duration
 	}{
-		"one that obeys":   {grace: "25s", command: `trap 'sleep 0.2; echo saved >$MARK; exit' TERM; echo $$; while :; do sleep 0.02; done`, wantMark: "saved\n", wantUntil: slack},
+		"it obeys SIGTERM": {grace: "25s", command: `trap 'sleep 0.2; echo saved >$MARK; exit' TERM; echo $$; while :; do sleep 0.02; done`, wantMark: "saved\n", wantUntil: slack},
 		"a daemon":         {grace: "25s", command: `setsid sleep 60 >/dev/null 2>&1 & echo $!`, wantUntil: slack},
 		"one that refuses": {grace: "1s", command: `trap '' TERM; echo $$; while :; do sleep 0.1; done`, wantAfter: time.Second, wantUntil: time.Second + slack},
 	}
@@ -175,11 +175,11 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 	eventually(t, patience, "no child of the worker is left, not even as a zombie", func() bool { return children() == 0 })
 	if got := execute(t, client, "exit 5", ""); got.Status != 5 {
-		t.Errorf("exit status %d, want 5: somebody else has waited for the command", got.Status)
+		t.Errorf("exit status %d, want 5: another caller has waited for the command", got.Status)
 	}
 }
 
-func TestWorkerExplainsWhyItDoesNotStart(t *testing.T) {
+func TestWorkerStartErrors(t *testing.T) {
 	keys, port := newKeys(t), freePort(t)
 	secret := "planted-key-material"
 	broken := mixedKeys(t, keys)
@@ -191,11 +191,11 @@ func TestWorkerExplainsWhyItDoesNotStart(t *testing.T) {
 		environment []string
 		want        string
 	}{
-		"no keys":                 {keys: t.TempDir(), want: "read the job's key"},
-		"a host key that is none": {keys: broken, want: "is not a private key that can be read"},
-		"nobody authorized":       {keys: unauthorized, want: "has no public key"},
-		"a port that is none":     {keys: keys, environment: []string{protocol.PortVariable + "=" + plantedValue}, want: protocol.PortVariable + " is not a port"},
-		"a grace that is none":    {keys: keys, environment: []string{protocol.GraceVariable + "=" + plantedValue}, want: protocol.GraceVariable + " is not a duration"},
+		"no keys":             {keys: t.TempDir(), want: "read the job's key"},
+		"an invalid host key": {keys: broken, want: "is not a valid private key"},
+		"no authorized key":   {keys: unauthorized, want: "has no public key"},
+		"an invalid port":     {keys: keys, environment: []string{protocol.PortVariable + "=" + plantedValue}, want: protocol.PortVariable + " is not a port"},
+		"an invalid grace":    {keys: keys, environment: []string{protocol.GraceVariable + "=" + plantedValue}, want: protocol.GraceVariable + " is not a duration"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// maxLogins is how many connections may be about to log in at a time.
+	// maxLogins limits the connections that have not logged in yet.
 	maxLogins = 512
-	// maxLoginsPerSource is how many of them may come from one address. A launcher
-	// has a handful at a worker; one that starts hundreds of commands at once fits.
+	// maxLoginsPerSource limits them per address. A launcher has a handful per worker, and
+	// hundreds of commands at once still fit.
 	maxLoginsPerSource = maxLogins / 2
 )
 
@@ -20,67 +20,67 @@ type login struct {
 	source     string
 }
 
-// logins are those of a worker. Anybody who reaches the port can open connections
-// and say nothing. If the worker refused new ones then, it would refuse its launcher;
-// so it drops an old one, which has had its time or never meant to log in.
+// logins are the connections of a worker that have not logged in yet. Any client that
+// reaches the port can open connections and send nothing. If the worker then refused new
+// ones, it would refuse its launcher. It drops the oldest one instead.
 type logins struct {
 	mutex     sync.Mutex
-	waiting   []login // The oldest first.
+	waiting   []login // oldest first
 	perSource map[string]int
 }
 
 func newLogins() *logins { return &logins{perSource: map[string]int{}} }
 
-// add makes room for a connection, and keeps it until it is removed or dropped.
-func (logins *logins) add(connection net.Conn) {
+// add adds a connection, and drops another one if there are too many.
+func (l *logins) add(connection net.Conn) {
 	source := connection.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(source); err == nil {
 		source = host
 	}
-	logins.mutex.Lock()
-	defer logins.mutex.Unlock()
-	if logins.perSource[source] >= maxLoginsPerSource {
-		logins.drop(source)
-	} else if len(logins.waiting) >= maxLogins {
-		logins.drop(logins.busiestSource())
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.perSource[source] >= maxLoginsPerSource {
+		l.drop(source)
+	} else if len(l.waiting) >= maxLogins {
+		l.drop(l.busiestSource())
 	}
-	logins.waiting = append(logins.waiting, login{connection, source})
-	logins.perSource[source]++
+	l.waiting = append(l.waiting, login{connection, source})
+	l.perSource[source]++
 }
 
-// remove forgets a connection that has logged in or is closed.
-func (logins *logins) remove(connection net.Conn) {
-	logins.mutex.Lock()
-	defer logins.mutex.Unlock()
-	index := slices.IndexFunc(logins.waiting, func(each login) bool { return each.connection == connection })
+// remove removes a connection that has logged in or is closed.
+func (l *logins) remove(connection net.Conn) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	index := slices.IndexFunc(l.waiting, func(each login) bool { return each.connection == connection })
 	if index >= 0 { // It may have been dropped.
-		logins.removeAt(index)
+		l.removeAt(index)
 	}
 }
 
 // drop closes the oldest connection of a source that has one.
-func (logins *logins) drop(source string) {
-	index := slices.IndexFunc(logins.waiting, func(each login) bool { return each.source == source })
-	_ = logins.waiting[index].connection.Close()
-	logins.removeAt(index)
+func (l *logins) drop(source string) {
+	index := slices.IndexFunc(l.waiting, func(each login) bool { return each.source == source })
+	_ = l.waiting[index].connection.Close()
+	l.removeAt(index)
 }
 
-// busiestSource is the source with the most connections; of several, the one with
-// the oldest.
-func (logins *logins) busiestSource() string {
+// busiestSource returns the source with the most connections; if there are several, the
+// one with the oldest connection.
+func (l *logins) busiestSource() string {
 	busiest := ""
-	for _, each := range logins.waiting {
-		if logins.perSource[each.source] > logins.perSource[busiest] {
+	for _, each := range l.waiting {
+		if l.perSource[each.source] > l.perSource[busiest] {
 			busiest = each.source
 		}
 	}
 	return busiest
 }
 
-func (logins *logins) removeAt(index int) {
-	source := logins.waiting[index].source
-	logins.waiting = slices.Delete(logins.waiting, index, index+1)
-	if logins.perSource[source]--; logins.perSource[source] == 0 {
-		delete(logins.perSource, source)
+func (l *logins) removeAt(index int) {
+	source := l.waiting[index].source
+	l.waiting = slices.Delete(l.waiting, index, index+1)
+	if l.perSource[source]--; l.perSource[source] == 0 {
+		delete(l.perSource, source)
 	}
 }

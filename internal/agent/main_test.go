@@ -60,8 +60,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// endLeft ends the processes with a mark in their environment, and names them. What was
-// told to end may need a moment to do so.
+// endLeft kills the processes with a mark in their environment, and returns them.
+// Processes that got a signal may need a little time to exit.
 func endLeft(mark string) []string {
 	for deadline := time.Now().Add(10 * time.Second); len(marked(mark)) > 0 && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
@@ -91,7 +91,7 @@ func marked(mark string) map[int]string {
 var buildAgent = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "mpi-agent")
 	build := exec.Command("go", "build", "-o", binary, "github.com/trireme-mpi/trireme/cmd/mpi-agent")
-	// Without the mark: the go command may leave helpers of its own behind.
+	// Without the mark: the go command may leave helper processes behind.
 	build.Env = append(without(os.Environ(), runMark), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the agent: %w: %s", err, output)
@@ -185,8 +185,8 @@ func signerOf(t testing.TB, keys, name string) ssh.Signer {
 	return signer
 }
 
-// freePort is one that nobody listens on. Somebody may take it before it is used:
-// startWorker tries again then.
+// freePort is a free port. Another process may take it before it is used: startWorker then
+// retries.
 func freePort(t testing.TB) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -197,8 +197,8 @@ func freePort(t testing.TB) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// deafPort is one at which nobody listens, and which nobody else gets before the test
-// ends: a socket that is bound, and no more.
+// deafPort is a port that refuses connections and stays reserved until the end of the
+// test: its socket is bound but does not listen.
 func deafPort(t testing.TB) int {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -222,26 +222,26 @@ type buffer struct {
 	text  bytes.Buffer
 }
 
-func (buffer *buffer) Write(text []byte) (int, error) {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.text.Write(text)
+func (b *buffer) Write(text []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.Write(text)
 }
 
-func (buffer *buffer) String() string {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.text.String()
+func (b *buffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.String()
 }
 
-// patience is for what always happens: many tests share the machine.
+// patience is generous, because many tests share the machine.
 const patience = 30 * time.Second
 
-// bound is how long one command or one connection of a test may take: a test that
-// waits for what never happens fails, and does not hold up all others.
+// bound limits one command or connection of a test, so that a test that hangs fails and
+// does not block the others.
 const bound = 2 * time.Minute
 
-// boundedCommand is a command that is killed when its time is over.
+// boundedCommand is a command that is killed after bound.
 func boundedCommand(t testing.TB, name string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -252,8 +252,7 @@ func boundedCommand(t testing.TB, name string, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// closeInTime closes a connection when its time is over, which ends every wait for
-// something that has to come over it.
+// closeInTime closes a connection after bound, which interrupts every read from it.
 func closeInTime(connection ssh.Conn) {
 	timer := time.AfterFunc(bound, func() { _ = connection.Close() })
 	go func() {
@@ -282,7 +281,7 @@ func alive(id int) bool {
 	return err == nil && !process.zombie
 }
 
-// mustHoldNoSecret looks for what the agent must never say.
+// mustHoldNoSecret checks that output of the agent contains no secret.
 func mustHoldNoSecret(t testing.TB, keys, where, text string, more ...string) {
 	t.Helper()
 	secrets := append([]string{plantedValue, "PRIVATE KEY"}, more...)
@@ -302,7 +301,7 @@ func mustHoldNoSecret(t testing.TB, keys, where, text string, more ...string) {
 	}
 }
 
-// workerProcess is `mpi-agent worker` in a process of its own.
+// workerProcess is `mpi-agent worker` in its own process.
 type workerProcess struct {
 	command *exec.Cmd
 	keys    string
@@ -344,33 +343,33 @@ func startWorkerBy(t testing.TB, command []string, keys string, environment ...s
 }
 
 // listens waits for the line that the worker prints when its port is open.
-func (worker *workerProcess) listens() bool {
+func (wp *workerProcess) listens() bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		select {
-		case <-worker.ended:
+		case <-wp.ended:
 			return false
 		default:
 		}
-		if strings.Contains(worker.log.String(), "waits for its launcher") {
+		if strings.Contains(wp.log.String(), "waits for its launcher") {
 			return true
 		}
 	}
 	return false
 }
 
-func (worker *workerProcess) stop(t testing.TB) {
+func (wp *workerProcess) stop(t testing.TB) {
 	t.Helper()
-	_ = worker.command.Process.Signal(syscall.SIGCONT)
-	_ = worker.command.Process.Signal(syscall.SIGTERM)
+	_ = wp.command.Process.Signal(syscall.SIGCONT)
+	_ = wp.command.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-worker.ended:
+	case <-wp.ended:
 	case <-time.After(patience):
 		t.Error("the worker does not end")
-		_ = worker.command.Process.Kill()
+		_ = wp.command.Process.Kill()
 	}
-	mustHoldNoSecret(t, worker.keys, "the worker's log", worker.log.String())
-	if strings.Contains(worker.log.String(), "goroutine ") {
-		t.Errorf("the worker panicked:\n%s", worker.log)
+	mustHoldNoSecret(t, wp.keys, "the worker's log", wp.log.String())
+	if strings.Contains(wp.log.String(), "goroutine ") {
+		t.Errorf("the worker panicked:\n%s", wp.log)
 	}
 }
 
@@ -384,18 +383,18 @@ func clientConfig(t testing.TB, keys, user string) *ssh.ClientConfig {
 	}
 }
 
-func (worker *workerProcess) login(t testing.TB, user string) *ssh.Client {
+func (wp *workerProcess) login(t testing.TB, user string) *ssh.Client {
 	t.Helper()
-	client, err := ssh.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", worker.port), clientConfig(t, worker.keys, user))
+	client, err := ssh.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", wp.port), clientConfig(t, wp.keys, user))
 	if err != nil {
-		t.Fatalf("log in: %v\n%s", err, worker.log)
+		t.Fatalf("log in: %v\n%s", err, wp.log)
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	closeInTime(client)
 	return client
 }
 
-// outcome is how a command ended.
+// outcome is the result of a command.
 type outcome struct {
 	Stdout, Stderr string
 	Status         int
@@ -435,7 +434,7 @@ func execute(t testing.TB, client *ssh.Client, command, stdin string) outcome {
 	return result
 }
 
-// runAgent runs the agent in one of its other modes, to its end.
+// runAgent runs the agent in one of its other modes, until it exits.
 func runAgent(t testing.TB, keys string, port int, environment []string, arguments ...string) outcome {
 	t.Helper()
 	command := boundedCommand(t, agentBinary(t), arguments...)

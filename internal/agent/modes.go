@@ -18,12 +18,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// defaultGrace is how long a worker's processes have to end: less than the 30
-// seconds that Kubernetes gives a pod.
+// defaultGrace is how long a worker's processes have to exit: less than the default grace
+// period of 30 seconds.
 const defaultGrace = 20 * time.Second
 
-// RunWorker serves a worker until it is told to end. Then the processes that it
-// has started end before it does.
+// RunWorker serves a worker until it gets SIGTERM. It then terminates the processes that
+// it has started before it exits.
 func RunWorker() error {
 	port, err := portVariable()
 	if err != nil {
@@ -49,25 +49,24 @@ func RunWorker() error {
 	defer stop()
 	worker := NewWorker(hostKey, authorized, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	stopIgnoringSignals()
-	adoptChildren()
-	go worker.processes.adoptOrphans(ctx.Done())
+	becomeSubreaper()
+	go worker.processes.reapOrphans(ctx.Done())
 	fmt.Fprintf(os.Stderr, "trireme: worker waits for its launcher on port %d\n", port)
 	if err := worker.Serve(ctx, listener); err != nil {
 		return err
 	}
-	worker.tellStopping()
-	endDescendants(grace)
+	worker.announceStop()
+	stopDescendants(grace)
 	return nil
 }
 
-// adoptChildren makes the agent the parent of orphans where it is not PID 1.
-func adoptChildren() {
+// becomeSubreaper makes the agent the parent of orphans, also if it is not PID 1.
+func becomeSubreaper() {
 	const setChildSubreaper = 36
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
 }
 
-// Install copies the agent itself into a directory that the pod's containers
-// share.
+// Install copies the agent into a directory that the pod's containers share.
 func Install(directory string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,8 +89,8 @@ func Install(directory string) error {
 	return os.Rename(target+".new", target)
 }
 
-// PrintHosts prints the workers that can be reached now, one a line: what
-// elastic programs call discover_hosts.sh for.
+// PrintHosts prints the workers that can be reached now, one per line, for the
+// discover_hosts.sh of elastic programs.
 func PrintHosts(to io.Writer) error {
 	content, err := os.ReadFile(variable(protocol.HostfileVariable, "/etc/mpi/hostfile"))
 	if err != nil {

@@ -61,7 +61,7 @@ func TestArgumentsOfModes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := runAgent(t, t.TempDir(), protocol.Port, []string{protocol.HostfileVariable + "=/nonexistent"}, tc.arguments...)
 			if got.Status != tc.wantStatus || got.Stdout+got.Stderr == "" {
-				t.Errorf("outcome %+v, want exit code %d and some words", got, tc.wantStatus)
+				t.Errorf("outcome %+v, want exit code %d and a message", got, tc.wantStatus)
 			}
 		})
 	}

@@ -76,7 +76,7 @@ func TestOpenSSHRefusesAnothersHostKey(t *testing.T) {
 	}
 }
 
-func TestOpenSSHThatIsKilledLeavesNothing(t *testing.T) {
+func TestKilledOpenSSHLeavesNothing(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
 	command := openSSH(t, worker, worker.keys, "echo $$; exec sleep 60")
 	var stdout buffer

@@ -18,18 +18,18 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// portCheck proves that the hosts of a job reach each other on the ports that MPI will
-// use: without it a blocked port shows as a job that runs and does nothing.
+// portCheck verifies that the hosts of a job can connect to each other on the ports that
+// MPI will use. Without it, a job with a blocked port runs and does nothing.
 //
-// Each worker connects to the next one in a ring, and to the launcher. That tries the
-// way into every host and out of it, with a number of connections that grows with the
-// job and not with its square. The launcher connects to workers only if ranks run on it:
-// mpirun itself waits to be connected to.
+// Each worker connects to the next one in a ring, and to the launcher. That checks
+// incoming and outgoing traffic of every host, with a number of connections that is linear
+// in the size of the job. The launcher connects to workers only if ranks run on it: mpirun
+// itself only accepts connections.
 type portCheck struct {
 	ports     mpi.Ports
 	challenge challenge
 	launcher  *launcherEndpoint
-	// launcherHasRanks: the launcher is one of the hosts of the first ring.
+	// launcherHasRanks makes the launcher one of the hosts of the first ring.
 	launcherHasRanks bool
 }
 
@@ -40,10 +40,10 @@ func newPortCheck(ports mpi.Ports, launcher string, launcherHasRanks bool) *port
 	}
 }
 
-// endpoint is a host that opens a port and connects to those of others.
+// endpoint is a host that can open a port and connect to ports of others.
 type endpoint interface {
 	name() string
-	// addressFor is where another host finds it.
+	// addressFor is its address for another host.
 	addressFor(other endpoint) string
 	open(context.Context, portRequest) (openedPort, error)
 	call(context.Context, callRequest) (callResults, error)
@@ -56,46 +56,46 @@ type route struct {
 	failure  *portFailure
 }
 
-// portFailure is why one host cannot connect to another.
+// portFailure says why one host cannot connect to another.
 type portFailure struct {
 	trouble  protocol.Trouble
 	from, to string
 	port     openedPort
-	// cause is what the system says.
+	// cause is the error of the operating system.
 	cause string
-	// lost: the host itself is no longer reached.
+	// lost is set if the host itself cannot be reached any more.
 	lost error
 }
 
-func (failure *portFailure) Error() string {
-	ranges := failure.port.Ranges
+func (pf *portFailure) Error() string {
+	ranges := pf.port.Ranges
 	switch {
-	case failure.lost != nil:
-		return failure.lost.Error()
-	case failure.trouble == protocol.NoFreePort && len(ranges) > 0:
-		return fmt.Sprintf("%s has no free port among %s, which MPI is set to use (%s)", failure.to, ranges, failure.cause)
-	case failure.trouble == protocol.NoFreePort:
-		return fmt.Sprintf("%s cannot open a TCP port (%s)", failure.to, failure.cause)
+	case pf.lost != nil:
+		return pf.lost.Error()
+	case pf.trouble == protocol.NoFreePort && len(ranges) > 0:
+		return fmt.Sprintf("%s has no free port in %s, the range that is set for MPI (%s)", pf.to, ranges, pf.cause)
+	case pf.trouble == protocol.NoFreePort:
+		return fmt.Sprintf("%s cannot open a TCP port (%s)", pf.to, pf.cause)
 	case len(ranges) > 0:
-		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). MPI is set to use the ports %s", failure.from, failure.to, failure.port.Port, failure.cause, ranges)
+		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). The range that is set for MPI is %s", pf.from, pf.to, pf.port.Port, pf.cause, ranges)
 	default:
-		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). No ports are set for MPI, so it uses any (if the image sets them, repeat them in %s)", failure.from, failure.to, failure.port.Port, failure.cause, protocol.PortsVariable)
+		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). No range is set for MPI, so it uses any port (if the image sets a range, also set it in %s)", pf.from, pf.to, pf.port.Port, pf.cause, protocol.PortsVariable)
 	}
 }
 
-// run checks all routes, and those that fail again and again. It returns what still
-// fails when the time of the gate is over. The first round has as long as it takes, so
-// that workers that came at the last moment are checked, too.
-func (check *portCheck) run(ctx, limited context.Context, workers []*workerEndpoint, isFirst bool) []*portFailure {
-	routes := check.tryOnce(ctx, check.routes(workers, isFirst))
+// run checks all routes, and retries those that fail. It returns the failures that remain
+// when the gate times out. The first round has no timeout, so that workers that are reached
+// at the last moment are checked, too.
+func (pc *portCheck) run(ctx, limited context.Context, workers []*workerEndpoint, isFirst bool) []*portFailure {
+	routes := pc.tryOnce(ctx, pc.routes(workers, isFirst))
 	for pause := 50 * time.Millisecond; len(routes) > 0; pause = min(2*pause, time.Second) {
 		failures := failuresOf(routes)
 		select {
 		case <-limited.Done():
 		case <-time.After(pause):
-			routes = check.tryOnce(limited, routes)
+			routes = pc.tryOnce(limited, routes)
 		}
-		// A round that was cut short tells less than the one before it.
+		// A round that the deadline cuts short says less than the one before it.
 		if limited.Err() != nil && len(routes) > 0 {
 			return failures
 		}
@@ -103,14 +103,14 @@ func (check *portCheck) run(ctx, limited context.Context, workers []*workerEndpo
 	return nil
 }
 
-// routes are the connections to try in a ring.
-func (check *portCheck) routes(workers []*workerEndpoint, isFirst bool) []*route {
+// routes returns the connections to try in a ring.
+func (pc *portCheck) routes(workers []*workerEndpoint, isFirst bool) []*route {
 	var ring []endpoint
 	for _, worker := range workers {
 		ring = append(ring, worker)
 	}
-	if check.launcherHasRanks && isFirst {
-		ring = append(ring, check.launcher)
+	if pc.launcherHasRanks && isFirst {
+		ring = append(ring, pc.launcher)
 	}
 	var routes []*route
 	for i, from := range ring {
@@ -118,16 +118,16 @@ func (check *portCheck) routes(workers []*workerEndpoint, isFirst bool) []*route
 		if next != from {
 			routes = append(routes, &route{from: from, to: next})
 		}
-		if from != check.launcher && next != check.launcher {
-			routes = append(routes, &route{from: from, to: check.launcher})
+		if from != pc.launcher && next != pc.launcher {
+			routes = append(routes, &route{from: from, to: pc.launcher})
 		}
 	}
 	return routes
 }
 
-// tryOnce has every target open a port and every source connect to its targets, and
+// tryOnce lets every target open a port and every source connect to its targets, and
 // returns the routes that fail.
-func (check *portCheck) tryOnce(ctx context.Context, routes []*route) []*route {
+func (pc *portCheck) tryOnce(ctx context.Context, routes []*route) []*route {
 	sources, targets := map[endpoint][]*route{}, map[endpoint][]*route{}
 	for _, route := range routes {
 		route.failure = nil
@@ -135,25 +135,25 @@ func (check *portCheck) tryOnce(ctx context.Context, routes []*route) []*route {
 		targets[route.to] = append(targets[route.to], route)
 	}
 	inParallel(targets, func(to endpoint, routes []*route) {
-		openFor(ctx, to, routes, portRequest{challenge: check.challenge, Ranges: check.rangesOf(to), Callers: int32(len(routes))})
+		openFor(ctx, to, routes, portRequest{challenge: pc.challenge, Ranges: pc.rangesOf(to), Callers: int32(len(routes))})
 	})
 	inParallel(sources, func(from endpoint, routes []*route) {
 		routes = slices.DeleteFunc(routes, func(route *route) bool { return route.failure != nil })
 		if len(routes) > 0 {
-			callFrom(ctx, from, routes, check.challenge)
+			callFrom(ctx, from, routes, pc.challenge)
 		}
 	})
 	return slices.DeleteFunc(routes, func(route *route) bool { return route.failure == nil })
 }
 
-func (check *portCheck) rangesOf(host endpoint) mpi.PortRanges {
+func (pc *portCheck) rangesOf(host endpoint) mpi.PortRanges {
 	if _, isLauncher := host.(*launcherEndpoint); isLauncher {
-		return check.ports.Launcher
+		return pc.ports.Launcher
 	}
-	return check.ports.Ranks
+	return pc.ports.Ranks
 }
 
-// openFor has one host open a port for the routes to it.
+// openFor lets a host open a port for the routes to it.
 func openFor(ctx context.Context, to endpoint, routes []*route, request portRequest) {
 	port, err := to.open(ctx, request)
 	switch {
@@ -167,15 +167,15 @@ func openFor(ctx context.Context, to endpoint, routes []*route, request portRequ
 	}
 }
 
-// callFrom has one host connect to the others at the ends of its routes.
-func callFrom(ctx context.Context, from endpoint, routes []*route, said challenge) {
-	request := callRequest{challenge: said}
+// callFrom lets a host connect to the targets of its routes.
+func callFrom(ctx context.Context, from endpoint, routes []*route, expected challenge) {
+	request := callRequest{challenge: expected}
 	for _, route := range routes {
 		request.Addresses = append(request.Addresses, net.JoinHostPort(route.to.addressFor(from), strconv.Itoa(route.port.Port)))
 	}
 	results, err := from.call(ctx, request)
 	if err == nil && len(results.Causes) != len(routes) {
-		err = &connectError{from.name(), protocol.Broken, errors.New("its agent answers something else")}
+		err = &connectError{from.name(), protocol.Broken, errors.New("its agent sent an unexpected response")}
 	}
 	if err != nil {
 		failAll(routes, &portFailure{trouble: protocol.Broken, from: from.name(), lost: err})
@@ -194,7 +194,7 @@ func failAll(routes []*route, failure *portFailure) {
 	}
 }
 
-// failuresOf are the failures in the order of the hosts.
+// failuresOf returns the failures in the order of the hosts.
 func failuresOf(routes []*route) []*portFailure {
 	var failures []*portFailure
 	for _, route := range routes {
@@ -205,7 +205,7 @@ func failuresOf(routes []*route) []*portFailure {
 	return failures
 }
 
-// inParallel does something for many hosts at a time.
+// inParallel calls a function for each host, in parallel.
 func inParallel(hosts map[endpoint][]*route, do func(endpoint, []*route)) {
 	turns := make(chan struct{}, gateParallel)
 	var all sync.WaitGroup
@@ -220,7 +220,7 @@ func inParallel(hosts map[endpoint][]*route, do func(endpoint, []*route)) {
 }
 
 // launcherEndpoint is the launcher itself. Its port stays open for all rings, until the
-// gate is passed.
+// gate is done.
 type launcherEndpoint struct {
 	host string
 
@@ -228,37 +228,37 @@ type launcherEndpoint struct {
 	port  *openPort
 }
 
-func (launcher *launcherEndpoint) name() string { return launcher.host }
+func (le *launcherEndpoint) name() string { return le.host }
 
-// addressFor is the one that the worker was reached from.
-func (launcher *launcherEndpoint) addressFor(other endpoint) string {
+// addressFor is the local address of the connection to the worker.
+func (le *launcherEndpoint) addressFor(other endpoint) string {
 	return other.(*workerEndpoint).local
 }
 
-func (launcher *launcherEndpoint) open(_ context.Context, request portRequest) (openedPort, error) {
-	launcher.mutex.Lock()
-	defer launcher.mutex.Unlock()
+func (le *launcherEndpoint) open(_ context.Context, request portRequest) (openedPort, error) {
+	le.mutex.Lock()
+	defer le.mutex.Unlock()
 	opened := openedPort{Ranges: request.Ranges}
-	if launcher.port == nil {
+	if le.port == nil {
 		port, err := listenForCalls("", request.challenge, request.Ranges)
 		if err != nil {
 			opened.Cause = plainCause(err).Error()
 			return opened, nil
 		}
-		launcher.port = port
+		le.port = port
 		go port.serve()
 	}
-	opened.Port = launcher.port.number()
+	opened.Port = le.port.number()
 	return opened, nil
 }
 
-func (launcher *launcherEndpoint) close() { launcher.port.close() }
+func (le *launcherEndpoint) close() { le.port.close() }
 
-func (launcher *launcherEndpoint) call(ctx context.Context, request callRequest) (callResults, error) {
+func (le *launcherEndpoint) call(ctx context.Context, request callRequest) (callResults, error) {
 	return callAll(ctx, request), nil
 }
 
-// workerEndpoint is a worker, over a connection that has logged in to it.
+// workerEndpoint is a worker that the launcher has logged in to.
 type workerEndpoint struct {
 	client  *client
 	host    string
@@ -267,52 +267,52 @@ type workerEndpoint struct {
 	local, remote string
 }
 
-func (worker *workerEndpoint) use(session *ssh.Client) {
-	worker.session = session
-	worker.local, _, _ = net.SplitHostPort(session.LocalAddr().String())
-	worker.remote, _, _ = net.SplitHostPort(session.RemoteAddr().String())
+func (we *workerEndpoint) use(session *ssh.Client) {
+	we.session = session
+	we.local, _, _ = net.SplitHostPort(session.LocalAddr().String())
+	we.remote, _, _ = net.SplitHostPort(session.RemoteAddr().String())
 }
 
-func (worker *workerEndpoint) close() {
-	if worker.session != nil {
-		_ = worker.session.Close()
-		worker.session = nil
+func (we *workerEndpoint) close() {
+	if we.session != nil {
+		_ = we.session.Close()
+		we.session = nil
 	}
 }
 
-func (worker *workerEndpoint) name() string { return worker.host }
+func (we *workerEndpoint) name() string { return we.host }
 
-func (worker *workerEndpoint) addressFor(endpoint) string { return worker.remote }
+func (we *workerEndpoint) addressFor(endpoint) string { return we.remote }
 
-func (worker *workerEndpoint) open(ctx context.Context, request portRequest) (openedPort, error) {
+func (we *workerEndpoint) open(ctx context.Context, request portRequest) (openedPort, error) {
 	var opened openedPort
-	err := worker.ask(ctx, openPortRequest, request, &opened)
+	err := we.ask(ctx, openPortRequest, request, &opened)
 	return opened, err
 }
 
-func (worker *workerEndpoint) call(ctx context.Context, request callRequest) (callResults, error) {
+func (we *workerEndpoint) call(ctx context.Context, request callRequest) (callResults, error) {
 	var results callResults
-	err := worker.ask(ctx, callPortsRequest, request, &results)
+	err := we.ask(ctx, callPortsRequest, request, &results)
 	return results, err
 }
 
-// ask sends a request and reads its answer. A worker whose container was restarted while
-// the gate waited for others is logged in to again.
-func (worker *workerEndpoint) ask(ctx context.Context, name string, request, answer any) error {
+// ask sends a request and reads the response. If the connection is closed, for example
+// because the container restarted while the gate waited for others, it logs in again.
+func (we *workerEndpoint) ask(ctx context.Context, name string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*attemptTimeout)
 	defer cancel()
-	if worker.session == nil {
-		session, _, err := worker.client.connect(ctx, worker.host, worker.client.port)
+	if we.session == nil {
+		session, _, err := we.client.connect(ctx, we.host, we.client.port)
 		if err != nil {
 			return err
 		}
-		worker.use(session)
+		we.use(session)
 	}
 	payload, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	session := worker.session
+	session := we.session
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
 	accepted, reply, err := session.SendRequest(name, true, payload)
@@ -323,8 +323,8 @@ func (worker *workerEndpoint) ask(ctx context.Context, name string, request, ans
 		err = json.Unmarshal(reply, answer)
 	}
 	if err != nil {
-		worker.close()
-		return &connectError{worker.host, protocol.Broken, err}
+		we.close()
+		return &connectError{we.host, protocol.Broken, err}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func portCheckGate(t testing.TB, ports mpi.Ports, launcherHasRanks bool) *gate {
 	return &gate{client: caller, timeout: patience, ports: newPortCheck(ports, "launcher", launcherHasRanks)}
 }
 
-func mustPass(t testing.TB, got passage) {
+func mustPass(t testing.TB, got gateResult) {
 	t.Helper()
 	if len(got.unreached) > 0 {
 		t.Errorf("not reached: %+v", got.unreached)
@@ -53,10 +53,10 @@ func TestPortsBetweenHostsAreChecked(t *testing.T) {
 	}
 }
 
-func TestHostsThatAreListedTwiceAreCheckedOnce(t *testing.T) {
+func TestDuplicateHostsAreCheckedOnce(t *testing.T) {
 	hosts := append(loopbacks(2), loopbacks(2)...)
 	mustPass(t, portCheckGate(t, mpi.Ports{}, false).pass(t.Context(), hosts))
-	if rings := ringsOf(withoutRepetition(hosts)); len(rings) != 1 || len(rings[0]) != 2 {
+	if rings := ringsOf(unique(hosts)); len(rings) != 1 || len(rings[0]) != 2 {
 		t.Errorf("rings %v", rings)
 	}
 }
@@ -94,9 +94,8 @@ func TestRoutesOfARing(t *testing.T) {
 	}
 }
 
-// An MPI that is set to one port, and does not ask for the reuse of addresses, must get
-// it at once.
-func TestPortsAreFreeWhenTheGateIsPassed(t *testing.T) {
+// An MPI with a range of one port must get the port at once, also without SO_REUSEADDR.
+func TestPortsAreFreeAfterGate(t *testing.T) {
 	ranks, launcher := quietPort(t), quietPort(t)
 	ports := mpi.Ports{Ranks: mpi.PortRanges{{First: ranks, Last: ranks}}, Launcher: mpi.PortRanges{{First: launcher, Last: launcher}}}
 	hosts := loopbacks(3)
@@ -109,7 +108,7 @@ func TestPortsAreFreeWhenTheGateIsPassed(t *testing.T) {
 	}
 }
 
-// quietPort is free at all addresses, and none that the system gives to connections.
+// quietPort is free at all addresses, and not an ephemeral port.
 func quietPort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -153,7 +152,7 @@ func TestRangeWithoutAFreePort(t *testing.T) {
 	if report.Reason != protocol.ReasonMPI || report.Trouble != protocol.NoFreePort || report.Host != loopbacks(2)[1] || report.ExitCode != exitMPI {
 		t.Errorf("report %+v", report)
 	}
-	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port among "+strconv.Itoa(port), "address already in use", advice[protocol.NoFreePort])
+	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port in "+strconv.Itoa(port), "address already in use", advice[protocol.NoFreePort])
 }
 
 // The containers of workers may be restarted while the gate waits for others.
@@ -179,7 +178,7 @@ func TestPortCheckLogsInAgain(t *testing.T) {
 	}
 }
 
-func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
+func TestWorkerLostDuringCheck(t *testing.T) {
 	keys := newKeys(t)
 	worker := serveLocally(t, keys)
 	caller := newTestClient(t, keys)
@@ -196,7 +195,7 @@ func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
 	cancel()
 	check := newPortCheck(mpi.Ports{}, "launcher", true)
 	defer check.launcher.close()
-	var got passage
+	var got gateResult
 	got.add(check.run(t.Context(), over, []*workerEndpoint{lost}, true))
 	if len(got.blocked) > 0 || len(got.unreached) != 1 || got.unreached[0].Host != "127.0.0.1" {
 		t.Errorf("blocked %v, unreached %+v", got.blocked, got.unreached)
@@ -204,7 +203,7 @@ func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
 }
 
 func TestOnlyTheHostItselfCounts(t *testing.T) {
-	said := challenge{Question: "question", Answer: "answer"}
+	expected := challenge{Question: "question", Answer: "answer"}
 	tests := map[string]struct {
 		answer func(net.Conn)
 		want   string
@@ -216,7 +215,7 @@ func TestOnlyTheHostItselfCounts(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			address := fmt.Sprintf("127.0.0.1:%d", answerWith(t, tc.answer))
-			got := callAll(t.Context(), callRequest{challenge: said, Addresses: []string{address}})
+			got := callAll(t.Context(), callRequest{challenge: expected, Addresses: []string{address}})
 			if len(got.Causes) != 1 || got.Causes[0] == "" || tc.want != "" && got.Causes[0] != tc.want {
 				t.Errorf("causes %q, want %q", got.Causes, tc.want)
 			}
@@ -224,15 +223,15 @@ func TestOnlyTheHostItselfCounts(t *testing.T) {
 	}
 }
 
-// A caller that does not know the question is not counted, and not answered.
+// A caller that does not know the question is not counted, and gets no response.
 func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	client := worker.login(t)
 	defer client.Close()
-	said := challenge{Question: "question", Answer: "answer"}
+	expected := challenge{Question: "question", Answer: "answer"}
 	endpoint := &workerEndpoint{host: "127.0.0.1"}
 	endpoint.use(client)
-	opened, err := endpoint.open(t.Context(), portRequest{challenge: said, Callers: 1})
+	opened, err := endpoint.open(t.Context(), portRequest{challenge: expected, Callers: 1})
 	if err != nil || opened.Port == 0 {
 		t.Fatalf("opened %+v (%v)", opened, err)
 	}
@@ -247,7 +246,7 @@ func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 	if answer, err := io.ReadAll(other); err == nil && len(answer) > 0 {
 		t.Errorf("another caller gets %q", answer)
 	}
-	if err := callPort(t.Context(), address, said); err != nil {
+	if err := callPort(t.Context(), address, expected); err != nil {
 		t.Fatalf("the caller that is expected: %v", err)
 	}
 	if connection, err := net.Dial("tcp", address); err == nil {
@@ -321,7 +320,7 @@ func TestPortsThatAreChecked(t *testing.T) {
 	}
 }
 
-// newConnections lets answers through: they may come to any port.
+// newConnections matches only new connections: responses may come to any port.
 const newConnections = "tcp flags & (syn | ack) != syn accept\n"
 
 // firewall is a network namespace in which packets are dropped.
@@ -359,17 +358,17 @@ func newFirewall(t *testing.T, rules string) *firewall {
 	return &firewall{enter: []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", command.Process.Pid)}}
 }
 
-// launch runs a launcher and its workers behind the firewall. Nobody else has ports
-// there, so the agent's is the usual one.
-func (firewall *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
+// launch runs a launcher and its workers behind the firewall. No other process has ports
+// there, so the agent uses its default port.
+func (f *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
 	t.Helper()
-	worker := startWorkerBy(t, append(slices.Clone(firewall.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
+	worker := startWorkerBy(t, append(slices.Clone(f.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
 	command, message := prepareLaunch(t, worker.keys, protocol.Port, hostfile, environment, sh("echo started")...)
-	nsenter, err := exec.LookPath(firewall.enter[0])
+	nsenter, err := exec.LookPath(f.enter[0])
 	if err != nil {
 		t.Skip("nsenter is not on this machine (Debian: util-linux)")
 	}
-	command.Args = append(slices.Clone(firewall.enter), append([]string{command.Path}, command.Args[1:]...)...)
+	command.Args = append(slices.Clone(f.enter), append([]string{command.Path}, command.Args[1:]...)...)
 	command.Path = nsenter
 	return launched{outcome: finish(t, worker.keys, command), report: readReport(t, worker.keys, message)}
 }
@@ -386,12 +385,12 @@ func TestBlockedPorts(t *testing.T) {
 		wantWords string
 	}{
 		"between workers": {rules: "ip daddr 127.0.0.3 tcp dport 41000-41999 drop", environment: []string{"OMPI_MCA_btl_tcp_port_min_v4=41000", "OMPI_MCA_btl_tcp_port_range_v4=1000"},
-			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "MPI is set to use the ports 41000-41999"},
+			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "The range that is set for MPI is 41000-41999"},
 		"ephemeral ports between workers": {rules: "ip daddr 127.0.0.3 tcp dport 32768-60999 drop",
-			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "No ports are set for MPI, so it uses any"},
+			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "No range is set for MPI, so it uses any port"},
 		"to the launcher": {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", environment: []string{"OMPI_MCA_oob_tcp_dynamic_ipv4_ports=42000-42999"},
-			wantPeer: "launcher", wantHosts: []string{"127.0.0.2", "127.0.0.3"}, wantWords: "MPI is set to use the ports 42000-42999"},
-		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: words[protocol.Refused]},
+			wantPeer: "launcher", wantHosts: []string{"127.0.0.2", "127.0.0.3"}, wantWords: "The range that is set for MPI is 42000-42999"},
+		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: troubleText[protocol.Refused]},
 		"one worker":         {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", hostfile: "127.0.0.2\n", environment: []string{"I_MPI_PORT_RANGE=42000:42999"}, wantPeer: "launcher", wantHosts: []string{"127.0.0.2"}},
 		"others are blocked": {rules: "tcp dport 10000-10999 drop", environment: []string{"MPIR_CVAR_CH3_PORT_RANGE=11000:11999"}},
 		"no check":           {rules: "tcp dport 41000 drop", environment: []string{protocol.PortsVariable + "=off", "I_MPI_PORT_RANGE=41000:41000"}},
@@ -431,7 +430,7 @@ func TestBlockedPorts(t *testing.T) {
 	}
 }
 
-// A host that stops listening to its own SSH connection must not hold up the gate.
+// A host that stops reading from its SSH connection must not block the gate.
 func TestPortCheckEndsWhenAWorkerHangs(t *testing.T) {
 	keys := newKeys(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,24 +21,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// Requests of a launcher that checks the ports between its hosts. They come over a
-// connection that has logged in with the job's key, and run nothing.
+// Requests of a launcher that checks the ports between its hosts. They need a login with
+// the job's key, and run no command.
 const (
 	openPortRequest  = "open-port@trireme"
 	callPortsRequest = "call-ports@trireme"
 )
 
 const (
-	// openPortPatience is how long a port stays open for callers that do not come.
+	// openPortPatience is how long a port stays open without callers.
 	openPortPatience = 2 * attemptTimeout
-	// hangUpPatience is for networks that do not pass on how a connection ended.
+	// hangUpPatience is for networks that do not forward the end of a connection.
 	hangUpPatience = time.Second
-	// maxCalls is how many ports one request may call: a neighbour and the launcher.
+	// maxCalls is how many ports one request may call: the next host and the launcher.
 	maxCalls = 2
 )
 
-// challenge is what a caller says and what it has to hear. Both are random, so that
-// nothing else that listens on the port counts as the host.
+// challenge is what a caller sends and what it must receive. Both are random, so that no
+// other program that listens on the port passes the check.
 type challenge struct {
 	Question string `json:"question"`
 	Answer   string `json:"answer"`
@@ -47,13 +47,13 @@ type challenge struct {
 // portRequest asks a host to listen on one of the ports that MPI will use.
 type portRequest struct {
 	challenge
-	// Ranges that MPI may choose from; none lets the system choose.
+	// Ranges that MPI may use; if empty, the system chooses.
 	Ranges mpi.PortRanges `json:"ranges,omitempty"`
-	// Callers is how many will call.
+	// Callers is the number of expected callers.
 	Callers int32 `json:"callers"`
 }
 
-// openedPort is the answer: a port, or why there is none.
+// openedPort is the response: a port, or why there is none.
 type openedPort struct {
 	Port   int            `json:"port,omitempty"`
 	Ranges mpi.PortRanges `json:"ranges,omitempty"`
@@ -66,7 +66,7 @@ type callRequest struct {
 	Addresses []string `json:"addresses"`
 }
 
-// callResults are in the order of the addresses: why each call failed, or nothing.
+// callResults are in the order of the addresses: the cause of each failure, or nothing.
 type callResults struct {
 	Causes []string `json:"causes"`
 }
@@ -76,17 +76,18 @@ type openPort struct {
 	listener *net.TCPListener
 	challenge
 	logins *logins
-	// callers is how many are still to call; without it the port stays open.
+	// callers is the number of callers that are still missing. The port closes at zero; if
+	// it is never set, the port stays open.
 	callers atomic.Int32
 }
 
-// listenForCalls opens the first free port of the ranges, as most MPIs do.
-func listenForCalls(host string, said challenge, ranges mpi.PortRanges) (*openPort, error) {
+// listenForCalls opens the first free port of the ranges, as most implementations do.
+func listenForCalls(host string, expected challenge, ranges mpi.PortRanges) (*openPort, error) {
 	listener, err := listenInRanges(host, ranges)
 	if err != nil {
 		return nil, err
 	}
-	return &openPort{listener: listener, challenge: said, logins: newLogins()}, nil
+	return &openPort{listener: listener, challenge: expected, logins: newLogins()}, nil
 }
 
 func listenInRanges(host string, ranges mpi.PortRanges) (*net.TCPListener, error) {
@@ -101,7 +102,7 @@ func listenInRanges(host string, ranges mpi.PortRanges) (*net.TCPListener, error
 				return listener.(*net.TCPListener), nil
 			}
 			last = err
-			// More of these will not be different.
+			// Other ports would fail in the same way.
 			if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
 				return nil, err
 			}
@@ -110,53 +111,53 @@ func listenInRanges(host string, ranges mpi.PortRanges) (*net.TCPListener, error
 	return nil, last
 }
 
-func (port *openPort) number() int { return port.listener.Addr().(*net.TCPAddr).Port }
+func (op *openPort) number() int { return op.listener.Addr().(*net.TCPAddr).Port }
 
-func (port *openPort) close() {
-	if port != nil {
-		_ = port.listener.Close()
+func (op *openPort) close() {
+	if op != nil {
+		_ = op.listener.Close()
 	}
 }
 
-func (port *openPort) serve() {
-	defer port.close()
+func (op *openPort) serve() {
+	defer op.close()
 	for {
-		connection, err := port.listener.AcceptTCP()
+		connection, err := op.listener.AcceptTCP()
 		if err != nil {
 			return
 		}
-		port.logins.add(connection)
-		go port.answer(connection)
+		op.logins.add(connection)
+		go op.answer(connection)
 	}
 }
 
-func (port *openPort) answer(connection *net.TCPConn) {
+func (op *openPort) answer(connection *net.TCPConn) {
 	defer connection.Close()
-	defer port.logins.remove(connection)
+	defer op.logins.remove(connection)
 	_ = connection.SetDeadline(time.Now().Add(attemptTimeout))
-	// A connection that lingers would keep MPI from the port.
+	// A connection in TIME_WAIT would block the port for MPI.
 	_ = connection.SetLinger(0)
-	asked := make([]byte, len(port.Question))
-	if _, err := io.ReadFull(connection, asked); err != nil || subtle.ConstantTimeCompare(asked, []byte(port.Question)) == 0 {
+	received := make([]byte, len(op.Question))
+	if _, err := io.ReadFull(connection, received); err != nil || subtle.ConstantTimeCompare(received, []byte(op.Question)) == 0 {
 		return
 	}
-	port.called()
-	if _, err := io.WriteString(connection, port.Answer); err != nil {
+	op.called()
+	if _, err := io.WriteString(connection, op.Answer); err != nil {
 		return
 	}
-	// The caller hangs up first: our reset could overtake the answer.
-	_, _ = connection.Read(asked)
+	// The caller closes first: a reset from here could overtake the response.
+	_, _ = connection.Read(received)
 }
 
-// called closes the port for the last caller before it is answered: once all have
-// their answers, every port is free for MPI.
-func (port *openPort) called() {
-	if port.callers.Add(-1) == 0 {
-		port.close()
+// called closes the port before it responds to the last caller: once all callers have
+// their responses, every port is free for MPI.
+func (op *openPort) called() {
+	if op.callers.Add(-1) == 0 {
+		op.close()
 	}
 }
 
-var errOtherProgram = errors.New("another program answers")
+var errOtherProgram = errors.New("another program responds")
 
 // callAll connects to all addresses at once.
 func callAll(ctx context.Context, request callRequest) callResults {
@@ -188,42 +189,42 @@ func callPort(ctx context.Context, address string, expected challenge) error {
 	if _, err := io.WriteString(connection, expected.Question); err != nil {
 		return err
 	}
-	heard := make([]byte, len(expected.Answer))
-	if _, err := io.ReadFull(connection, heard); err != nil {
+	received := make([]byte, len(expected.Answer))
+	if _, err := io.ReadFull(connection, received); err != nil {
 		return err
 	}
-	if subtle.ConstantTimeCompare(heard, []byte(expected.Answer)) == 0 {
+	if subtle.ConstantTimeCompare(received, []byte(expected.Answer)) == 0 {
 		return errOtherProgram
 	}
-	waitForEnd(connection.(*net.TCPConn), heard)
+	waitForEnd(connection.(*net.TCPConn), received)
 	return nil
 }
 
-// waitForEnd hangs up and waits until the other end has, too: from then on its port is
-// free for MPI.
+// waitForEnd closes the connection and waits until the other end has closed it, too: then
+// its port is free for MPI.
 func waitForEnd(connection *net.TCPConn, buffer []byte) {
 	_ = connection.SetDeadline(time.Now().Add(hangUpPatience))
 	_ = connection.CloseWrite()
 	_, _ = connection.Read(buffer)
 }
 
-// callCause is why a call failed, for people.
+// callCause returns why a call failed, as a text for users.
 func callCause(err error) string {
 	switch dialTrouble(err) {
 	case protocol.Refused:
-		return words[protocol.Refused]
+		return troubleText[protocol.Refused]
 	case protocol.TimedOut:
-		return words[protocol.TimedOut]
+		return troubleText[protocol.TimedOut]
 	default:
 		return plainCause(err).Error()
 	}
 }
 
-// answer serves the requests of one connection that do not belong to a session. All
-// others are refused: forwarding of ports is asked for so. A refusal is also the answer
-// to a client that asks whether we are still here.
-func (worker *Worker) answer(connection ssh.Conn, requests <-chan *ssh.Request) {
-	// One at a time: a client cannot have a worker open many.
+// answer serves the requests of one connection that do not belong to a session. Unknown
+// requests are refused, such as port forwarding. A refusal is also the response to a
+// keepalive.
+func (w *Worker) answer(connection ssh.Conn, requests <-chan *ssh.Request) {
+	// A client can only have one open port at a time.
 	var open *openPort
 	defer func() { open.close() }()
 	for request := range requests {
@@ -242,7 +243,7 @@ func (worker *Worker) answer(connection ssh.Conn, requests <-chan *ssh.Request) 
 	}
 }
 
-// openOwnPort opens a port at the address that the launcher has reached.
+// openOwnPort opens a port at the address that the launcher connected to.
 func openOwnPort(own net.Addr, payload []byte) (*openPort, any) {
 	var request portRequest
 	address, ok := own.(*net.TCPAddr)
@@ -250,7 +251,7 @@ func openOwnPort(own net.Addr, payload []byte) (*openPort, any) {
 		return nil, nil
 	}
 	if len(request.Ranges) == 0 {
-		// The pods of workers may have settings of their own.
+		// The pods of workers may have their own settings.
 		request.Ranges = mpi.PortsOf(os.Environ(), nil).Ranks
 	}
 	opened := openedPort{Ranges: request.Ranges}
@@ -274,8 +275,8 @@ func callOthers(payload []byte) any {
 	return callAll(context.Background(), request)
 }
 
-// parsePorts reads the variable that overrides what the job sets for its MPI. Without
-// ports nothing is checked.
+// parsePorts reads the variable that overrides the MPI settings of the job. If it returns
+// nil, no ports are checked.
 func parsePorts(text string, environment, command []string) (*mpi.Ports, error) {
 	switch text {
 	case "":

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// processes are those that the agent has started, and those that were left to
-// it: as PID 1 of a container it is the parent of every process whose own
-// parent has ended, such as MPI's daemons.
+// processes are the children of the agent: those that it has started, and orphans. As
+// PID 1 of a container it becomes the parent of every process whose parent has exited,
+// such as MPI's daemons.
 type processes struct {
 	mutex   sync.Mutex
 	started map[int]bool
@@ -23,32 +23,32 @@ type processes struct {
 
 func newProcesses() *processes { return &processes{started: map[int]bool{}} }
 
-// start starts a command that somebody will wait for.
-func (processes *processes) start(command *exec.Cmd) error {
-	// Held while the process is born, so that it is known before it can end.
-	processes.mutex.Lock()
-	defer processes.mutex.Unlock()
+// start starts a command. The caller must call wait.
+func (p *processes) start(command *exec.Cmd) error {
+	// Locked during the start, so that reap knows the process before it can exit.
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	if err := command.Start(); err != nil {
 		return err
 	}
-	processes.started[command.Process.Pid] = true
+	p.started[command.Process.Pid] = true
 	return nil
 }
 
 // wait waits for a command that start has started.
-func (processes *processes) wait(command *exec.Cmd) {
-	_ = command.Wait() // How it ended is in its state.
-	processes.mutex.Lock()
-	defer processes.mutex.Unlock()
-	delete(processes.started, command.Process.Pid)
+func (p *processes) wait(command *exec.Cmd) {
+	_ = command.Wait() // The result is in ProcessState.
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	delete(p.started, command.Process.Pid)
 }
 
-// adoptOrphans collects ended processes that nobody waits for, until done.
-func (processes *processes) adoptOrphans(done <-chan struct{}) {
+// reapOrphans reaps orphans that have exited, until done.
+func (p *processes) reapOrphans(done <-chan struct{}) {
 	childEnded := make(chan os.Signal, 1)
 	signal.Notify(childEnded, syscall.SIGCHLD)
 	defer signal.Stop(childEnded)
-	// Signals are merged, so a look now and then finds what was missed.
+	// Signals are merged: the ticker finds processes that were missed.
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
@@ -58,22 +58,22 @@ func (processes *processes) adoptOrphans(done <-chan struct{}) {
 		case <-childEnded:
 		case <-again.C:
 		}
-		processes.reap()
+		p.reap()
 	}
 }
 
-func (processes *processes) reap() {
-	processes.mutex.Lock()
-	defer processes.mutex.Unlock()
+func (p *processes) reap() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	for _, process := range processTable() {
-		if process.parent == os.Getpid() && process.zombie && !processes.started[process.id] {
+		if process.parent == os.Getpid() && process.zombie && !p.started[process.id] {
 			_, _ = syscall.Wait4(process.id, nil, syscall.WNOHANG, nil)
 		}
 	}
 }
 
-// descendants are the processes below the agent. What somebody has started in
-// the container from outside is not among them.
+// descendants are the processes below the agent. Processes of kubectl exec are not among
+// them.
 func descendants() []int {
 	table := processTable()
 	below := map[int]bool{os.Getpid(): true}
@@ -93,9 +93,9 @@ func descendants() []int {
 	return found
 }
 
-// endDescendants asks all of them to end, and ends those that have not when the
-// time is over. A time of 0 does not ask.
-func endDescendants(patience time.Duration) {
+// stopDescendants sends SIGTERM to all descendants, and SIGKILL to those that are still
+// running after the patience. With a patience of 0 it only sends SIGKILL.
+func stopDescendants(patience time.Duration) {
 	if patience > 0 {
 		signalAll(syscall.SIGTERM)
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -104,7 +104,7 @@ func endDescendants(patience time.Duration) {
 			}
 		}
 	}
-	// More than once: a process may start another between the look and the signal.
+	// Repeated, because a process may start another one between the list and the signal.
 	for range killRounds {
 		if signalAll(syscall.SIGKILL) == 0 {
 			return
@@ -113,23 +113,23 @@ func endDescendants(patience time.Duration) {
 	}
 }
 
-// killRounds bounds the wait for a process that a driver holds.
+// killRounds limits the wait for a process that hangs in a driver.
 const killRounds = 100
 
-// signalAll returns how many there were.
+// signalAll signals all descendants and returns their number.
 func signalAll(signal syscall.Signal) int {
 	ids := descendants()
 	for _, id := range ids {
-		_ = syscall.Kill(id, signal) // It may have ended by itself.
+		_ = syscall.Kill(id, signal) // It may have exited already.
 	}
 	return len(ids)
 }
 
-// stopIgnoringSignals gives children the default for signals that the agent was
-// started to ignore, as by nohup: a shell cannot trap them, and they do not end ranks.
-// Go leaves just these two ignored; a signal that is caught becomes the default in a
-// child. The agent itself still does nothing on them. It is never undone, because
-// signal.Reset would have them ignored again.
+// stopIgnoringSignals restores the default action in children for signals that the agent
+// inherited as ignored, for example from nohup: otherwise shells cannot trap them, and
+// ranks ignore them. Go leaves just these two ignored; a signal that is caught gets the
+// default action in a child. The agent itself still ignores them. It is never undone,
+// because signal.Reset would ignore them again.
 func stopIgnoringSignals() {
 	for _, inherited := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(inherited) {
@@ -138,8 +138,8 @@ func stopIgnoringSignals() {
 	}
 }
 
-// forwardSignals hands on the signals that Kubernetes, mpirun or a person sends to
-// the agent, to whatever it stands in for.
+// forwardSignals forwards the signals that the agent receives from Kubernetes, mpirun or
+// a user.
 func forwardSignals(send func(syscall.Signal)) (stop func()) {
 	incoming := make(chan os.Signal, 4)
 	signal.Notify(incoming, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -166,7 +166,7 @@ func processTable() []process {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // It has ended.
+			continue // It has exited.
 		}
 		if process, err := parseStat(content); err == nil {
 			table = append(table, process)
@@ -175,8 +175,8 @@ func processTable() []process {
 	return table
 }
 
-// parseStat reads "1234 (name) S 1 ...". The name is in parentheses and may hold
-// any character.
+// parseStat reads "1234 (name) S 1 ...". The name in parentheses may contain any
+// character.
 func parseStat(content []byte) (process, error) {
 	open, end := bytes.IndexByte(content, '('), bytes.LastIndexByte(content, ')')
 	if open < 0 || end < open {

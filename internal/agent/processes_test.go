@@ -53,7 +53,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, content []byte) { _, _ = parseStat(content) })
 }
 
-func TestProcessTableHasOurselvesAndOurChild(t *testing.T) {
+func TestProcessTable(t *testing.T) {
 	child := exec.Command("sleep", "20")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)

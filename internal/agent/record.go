@@ -10,8 +10,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// record is what one rsh tells the launch that it belongs to: a host that was
-// reached, or why it was not.
+// record is an entry of rsh for its launch: a host that was reached, or why it was not.
 type record struct {
 	Host    string           `json:"host"`
 	Trouble protocol.Trouble `json:"trouble,omitempty"`
@@ -19,28 +18,28 @@ type record struct {
 	DNS     time.Duration    `json:"dns,omitempty"`
 	Connect time.Duration    `json:"connect,omitempty"`
 	At      time.Time        `json:"at"`
-	// Ended: the host's part of the run is over. It is only recorded where mpirun
-	// keeps the session open for as long as that, as Hydra does.
+	// Ended means that the processes of the host have exited. It is only recorded if mpirun
+	// keeps the session open until then, as Hydra does.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// reached tells whether a record is about a login that succeeded.
-func (entry record) reached() bool { return entry.Trouble == "" && !entry.Ended }
+// reached reports whether a record is about a successful login.
+func (r record) reached() bool { return r.Trouble == "" && !r.Ended }
 
-// recordsFile is where records are kept; an empty name keeps none.
+// recordsFile is the path of the records; if it is empty, none are written.
 type recordsFile string
 
-// write adds a line. Lines of this size are written in one piece, so that many
-// can write at a time.
-func (file recordsFile) write(entry record) {
-	if file == "" {
+// write appends a line. Lines of this size are written atomically, so many processes can
+// write at a time.
+func (rf recordsFile) write(entry record) {
+	if rf == "" {
 		return
 	}
 	line, err := json.Marshal(entry)
 	if err != nil {
 		return
 	}
-	to, err := os.OpenFile(string(file), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	to, err := os.OpenFile(string(rf), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return
 	}
@@ -48,8 +47,8 @@ func (file recordsFile) write(entry record) {
 	_, _ = to.Write(append(line, '\n'))
 }
 
-func (file recordsFile) read() []record {
-	content, err := os.ReadFile(string(file))
+func (rf recordsFile) read() []record {
+	content, err := os.ReadFile(string(rf))
 	if err != nil {
 		return nil
 	}

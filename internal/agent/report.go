@@ -16,15 +16,15 @@ import (
 const (
 	maxReport  = 4000
 	maxMessage = 2000
-	// shortMessage fits into a report however JSON writes it.
+	// shortMessage fits into a report even if JSON escapes every character.
 	shortMessage = 200
-	// shownHosts is how many hosts are named.
+	// shownHosts is the maximum number of hosts in a message.
 	shownHosts = 5
 )
 
-// writeReport leaves the report where Kubernetes finds it, and in the log.
+// writeReport writes the report as the termination message, and logs it.
 func writeReport(report *protocol.Report, path string) {
-	// It becomes the job's status, and an event.
+	// The message becomes part of the job's status and of an event.
 	report.Message = shorten(redact.Text(report.Message), maxMessage)
 	report.Error = redact.Text(report.Error)
 	report.LastLines = strings.FieldsFunc(redact.Text(strings.Join(report.LastLines, "\n")), func(r rune) bool { return r == '\n' })
@@ -36,7 +36,7 @@ func writeReport(report *protocol.Report, path string) {
 		}
 		if len(report.Message) <= shortMessage {
 			report.Error = shorten(report.Error, shortMessage/2)
-			// It is the names that are too long: no real host has such.
+			// The names are too long; no real host has such names.
 			report.Host, report.Peer, report.Hosts.Missing = shorten(report.Host, shortMessage), shorten(report.Peer, shortMessage), nil
 		}
 		report.Message = shorten(report.Message, max(len(report.Message)/2, shortMessage/2))
@@ -68,16 +68,16 @@ func shorten(text string, most int) string {
 	return text[:cut] + "…"
 }
 
-// some names the first few of many hosts.
-func some(hosts []string) string {
+// joinHosts joins the first few of many hosts.
+func joinHosts(hosts []string) string {
 	if len(hosts) <= shownHosts {
 		return strings.Join(hosts, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(hosts[:shownHosts], ", "), len(hosts)-shownHosts)
 }
 
-// unreachable is the report of a gate that was not passed.
-func unreachable(expected int, passed passage) protocol.Report {
+// unreachable is the report of a gate that did not reach all workers.
+func unreachable(expected int, passed gateResult) protocol.Report {
 	slices.SortFunc(passed.unreached, func(a, b record) int { return strings.Compare(a.Host, b.Host) })
 	var hosts []string
 	for _, record := range passed.unreached {
@@ -86,7 +86,7 @@ func unreachable(expected int, passed passage) protocol.Report {
 	first := passed.unreached[0]
 	message := first.Message
 	if len(hosts) > 1 {
-		message = fmt.Sprintf("cannot reach %d of %d workers: %s. The first: %s", len(hosts), expected, some(hosts), first.Message)
+		message = fmt.Sprintf("cannot reach %d of %d workers: %s. The first: %s", len(hosts), expected, joinHosts(hosts), first.Message)
 	}
 	return protocol.Report{
 		Reason: protocol.ReasonSSH, Trouble: first.Trouble, Message: message, Host: first.Host, ExitCode: exitSSH,

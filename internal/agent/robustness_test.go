@@ -57,9 +57,9 @@ func newLocalWorker(t testing.TB, keys string, log io.Writer) *Worker {
 	return NewWorker(signerOf(t, keys, protocol.HostKey), []ssh.PublicKey{signerOf(t, keys, protocol.ClientKey).PublicKey()}, logger)
 }
 
-func (worker *localWorker) login(t testing.TB) *ssh.Client {
+func (lw *localWorker) login(t testing.TB) *ssh.Client {
 	t.Helper()
-	client, err := ssh.Dial("tcp", worker.address, clientConfig(t, worker.keys, "mpi"))
+	client, err := ssh.Dial("tcp", lw.address, clientConfig(t, lw.keys, "mpi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,9 @@ func (worker *localWorker) login(t testing.TB) *ssh.Client {
 	return client
 }
 
-func (worker *localWorker) dial(t testing.TB) net.Conn {
+func (lw *localWorker) dial(t testing.TB) net.Conn {
 	t.Helper()
-	connection, err := net.Dial("tcp", worker.address)
+	connection, err := net.Dial("tcp", lw.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (worker *localWorker) dial(t testing.TB) net.Conn {
 	return connection
 }
 
-// footprint is what must be back at the base line after every storm.
+// footprint is what must return to its base line after every load test.
 type footprint struct {
 	goroutines, descriptors int
 	heap                    uint64
@@ -95,8 +95,8 @@ func measure(t testing.TB) footprint {
 	return footprint{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), heap: memory.HeapAlloc}
 }
 
-// mustCalmDown waits until a storm has left nothing behind.
-func (worker *localWorker) mustCalmDown(t testing.TB, base footprint) {
+// mustCalmDown waits until nothing of a load test is left.
+func (lw *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	t.Helper()
 	var now footprint
 	// What is not a leak: goroutines of the runtime's, and what pools keep.
@@ -112,9 +112,9 @@ func (worker *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	t.Errorf("before %+v, after %+v\n%s", base, now, stacks[:runtime.Stack(stacks, true)])
 }
 
-func (worker *localWorker) mustStillWork(t testing.TB) {
+func (lw *localWorker) mustStillWork(t testing.TB) {
 	t.Helper()
-	client := worker.login(t)
+	client := lw.login(t)
 	defer client.Close()
 	if diff := cmp.Diff(outcome{Stdout: "in", Status: 3}, execute(t, client, "cat; exit 3", "in")); diff != "" {
 		t.Errorf("a normal command (-want +got):\n%s", diff)
@@ -159,7 +159,7 @@ func TestFiveHundredSessionsAtOnce(t *testing.T) {
 	worker.mustCalmDown(t, base)
 }
 
-// waitingSession runs a command that says that it is there and then waits.
+// waitingSession runs a command that prints a line and then waits.
 func waitingSession(client *ssh.Client, running chan<- string, release <-chan struct{}) {
 	session, err := client.NewSession()
 	if err != nil {
@@ -192,7 +192,7 @@ func TestStorms(t *testing.T) {
 		count int
 		say   []byte
 	}{
-		"probes that only look at the port":          {count: 300},
+		"probes that only open the port":             {count: 300},
 		"garbage in place of the version":            {count: 100, say: noise},
 		"a version that never ends":                  {count: 100, say: bytes.Repeat([]byte("x"), 1<<20)},
 		"garbage after the version":                  {count: 100, say: append(bytes.Clone(hello), noise[:64<<10]...)},
@@ -313,7 +313,7 @@ func TestOversizedRequests(t *testing.T) {
 	}
 }
 
-// A reader that stops must cost no more than its buffers, and must not hold up others.
+// A reader that stops must cost no more than its buffers, and must not block others.
 func TestReadersThatStop(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	worker.mustStillWork(t)

@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// connectExit is what ssh itself exits with when it does not get through.
+	// connectExit is the exit code of ssh if it cannot connect.
 	connectExit = 255
-	// rshDeadline is how long rsh tries: the gate has passed, so the host was
-	// there a moment ago.
+	// rshDeadline limits the attempts of rsh: the gate has reached the host before.
 	rshDeadline = 30 * time.Second
-	// keepAlive finds out about a host that is gone without a word.
+	// keepAlive detects hosts that disappear without closing the connection.
 	keepAlive = 5 * time.Second
 )
 
-// RSH runs a command on a host, as ssh does, and returns its exit code. It is
-// what mpirun calls once for each host.
+// RSH runs a command on a host, as ssh does, and returns its exit code. mpirun calls it
+// once for each host.
 func RSH(arguments []string) int {
 	call, err := parseCall(arguments)
 	if err != nil {
@@ -38,61 +37,60 @@ func RSH(arguments []string) int {
 	code, err := call.run(records)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "trireme: %v\n", err)
-		records.write(failed(call.host, err))
+		records.write(failureRecord(call.host, err))
 	}
 	return code
 }
 
-func (call *call) run(records recordsFile) (int, error) {
-	// The job's own logins belong to one launch; a user that mpirun or a person
-	// names means nothing to a server without users.
+func (c *call) run(records recordsFile) (int, error) {
+	// The user name identifies the launch. The server has no users, so other names do not
+	// matter.
 	user := "mpi"
 	if launch := os.Getenv(launchVariable); launch != "" {
 		user = launchUser + launch
-	} else if call.user != "" {
-		user = call.user
+	} else if c.user != "" {
+		user = c.user
 	}
 	client, err := newClient(user)
 	if err != nil {
 		return connectExit, err
 	}
-	if call.port == 0 {
-		call.port = client.port
+	if c.port == 0 {
+		c.port = client.port
 	}
 	client.stopping = func() {
-		records.write(record{Host: call.host, Trouble: protocol.Stopped, Message: call.host + " was told to end", At: time.Now()})
+		records.write(record{Host: c.host, Trouble: protocol.Stopped, Message: c.host + " is terminating", At: time.Now()})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rshDeadline)
 	defer cancel()
-	connection, took, err := client.reach(ctx, call.host, call.port, func() func() { return func() {} })
+	connection, took, err := client.reach(ctx, c.host, c.port, func() func() { return func() {} })
 	if err != nil {
 		return connectExit, err
 	}
 	defer connection.Close()
-	records.write(record{Host: call.host, DNS: took.dns, Connect: took.connect, At: time.Now()})
-	call.command = callBackByAddress(call.command, connection.LocalAddr())
+	records.write(record{Host: c.host, DNS: took.dns, Connect: took.connect, At: time.Now()})
+	c.command = callBackByAddress(c.command, connection.LocalAddr())
 	lost := make(chan struct{})
 	go watch(connection, lost)
-	code, err := call.execute(connection, lost)
+	code, err := c.execute(connection, lost)
 	if err == nil && (code == exitNotFound || code == exitNotExecutable) {
-		records.write(record{Host: call.host, Trouble: protocol.NotStarted, At: time.Now(), Message: fmt.Sprintf(
-			"%s could not start its part of MPI (exit code %d); the workers need the same MPI as the launcher, at the same path", call.host, code)})
+		records.write(record{Host: c.host, Trouble: protocol.NotStarted, At: time.Now(), Message: fmt.Sprintf(
+			"%s could not start the MPI daemon (exit code %d); the workers need the same MPI as the launcher, at the same path", c.host, code)})
 	}
-	if strings.Contains(call.command, "hydra_") {
-		records.write(record{Host: call.host, Ended: true, At: time.Now()})
+	if strings.Contains(c.command, "hydra_") {
+		records.write(record{Host: c.host, Ended: true, At: time.Now()})
 	}
 	return code, err
 }
 
-// callBackByAddress has Hydra's proxy call its mpiexec back at the address that the
-// host was reached from. mpiexec gives its pod's name, which the cluster's DNS
-// publishes only after the pod has started, often after mpirun itself; and an answer
-// that comes too early is remembered for up to 30 s.
+// callBackByAddress makes Hydra's proxy connect to its mpiexec by the address that the
+// connection to the host has here. mpiexec passes the name of its pod, which DNS may
+// publish only after mpirun has started, and DNS caches negative answers for up to 30 s.
 func callBackByAddress(command string, from net.Addr) string {
 	address, ok := from.(*net.TCPAddr)
 	self, err := os.Hostname()
 	if !ok || err != nil || address.IP.To4() == nil {
-		return command // Hydra takes HOST:PORT apart at the first colon.
+		return command // Hydra splits HOST:PORT at the first colon.
 	}
 	return strings.NewReplacer(
 		" --control-port "+self+":", " --control-port "+address.IP.String()+":", // MPICH
@@ -100,7 +98,7 @@ func callBackByAddress(command string, from net.Addr) string {
 	).Replace(command)
 }
 
-// watch closes lost when the host stops answering.
+// watch closes lost when the host stops responding.
 func watch(connection *ssh.Client, lost chan<- struct{}) {
 	for {
 		time.Sleep(keepAlive)
@@ -122,56 +120,56 @@ func watch(connection *ssh.Client, lost chan<- struct{}) {
 	}
 }
 
-func (call *call) execute(connection *ssh.Client, lost <-chan struct{}) (int, error) {
+func (c *call) execute(connection *ssh.Client, lost <-chan struct{}) (int, error) {
 	session, err := connection.NewSession()
 	if err != nil {
-		return connectExit, &connectError{call.host, protocol.Broken, err}
+		return connectExit, &connectError{c.host, protocol.Broken, err}
 	}
 	defer session.Close()
 	session.Stdout, session.Stderr = os.Stdout, os.Stderr
-	// Not session.Stdin: waiting for its end would keep a finished session open.
+	// session.Stdin would keep a finished session open until stdin is closed.
 	stdin, err := session.StdinPipe()
 	if err != nil {
-		return connectExit, &connectError{call.host, protocol.Broken, err}
+		return connectExit, &connectError{c.host, protocol.Broken, err}
 	}
 	go func() {
 		_, _ = io.Copy(stdin, os.Stdin)
 		_ = stdin.Close()
 	}()
-	if call.command == "" {
+	if c.command == "" {
 		err = session.Shell()
 	} else {
-		err = session.Start(call.command)
+		err = session.Start(c.command)
 	}
 	if err != nil {
-		return connectExit, &connectError{call.host, protocol.Broken, errors.New("it does not start the command")}
+		return connectExit, &connectError{c.host, protocol.Broken, errors.New("it refused to start the command")}
 	}
 	stop := forwardSignals(func(received syscall.Signal) { _ = session.Signal(ssh.Signal(signalName(received))) })
 	defer stop()
-	return call.exitCode(session.Wait(), lost)
+	return c.exitCode(session.Wait(), lost)
 }
 
-func (call *call) exitCode(err error, lost <-chan struct{}) (int, error) {
+func (c *call) exitCode(err error, lost <-chan struct{}) (int, error) {
 	var exit *ssh.ExitError
 	switch {
 	case err == nil:
 		return 0, nil
 	case errors.As(err, &exit) && exit.Signal() != "":
-		// As a shell reports a command that was killed.
+		// As shells do for a command that was killed.
 		return 128 + int(signals[exit.Signal()]), nil
 	case errors.As(err, &exit):
 		return exit.ExitStatus(), nil
 	}
 	select {
 	case <-lost:
-		err = errors.New("it no longer answers")
+		err = errors.New("it stopped responding")
 	default:
 	}
-	return connectExit, &connectError{call.host, protocol.Broken, err}
+	return connectExit, &connectError{c.host, protocol.Broken, err}
 }
 
-// failed is the record of a host that was not reached, or was lost.
-func failed(host string, err error) record {
+// failureRecord is the record of a host that was not reached, or was lost.
+func failureRecord(host string, err error) record {
 	entry := record{Host: host, Trouble: protocol.Broken, Message: err.Error(), At: time.Now()}
 	var failure *connectError
 	if errors.As(err, &failure) {

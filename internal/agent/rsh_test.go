@@ -59,7 +59,7 @@ func TestRSHRunsCommands(t *testing.T) {
 	}
 }
 
-// A worker cannot be sure to know the launcher by its name yet.
+// DNS may not know the launcher yet.
 func TestHydraIsCalledBackByAddress(t *testing.T) {
 	self, err := os.Hostname()
 	if err != nil {
@@ -126,9 +126,8 @@ func TestRSHRecordsAHostThatItReached(t *testing.T) {
 	}
 }
 
-// trouble is a host that cannot be reached. That a name is not found is proven with
-// a nameserver of the test's own (connect_test.go) and on a cluster (test/e2e): no
-// question leaves the machine.
+// trouble is a host that cannot be reached. connect_test.go and test/e2e test names that
+// are not found: no DNS query leaves the machine.
 type trouble struct {
 	keys string
 	host string
@@ -151,8 +150,8 @@ func troubles(t *testing.T, keys string) map[string]trouble {
 	}
 }
 
-// Each of these takes as long as rsh tries, so they wait together.
-func TestRSHExplainsWhyAHostIsNotReached(t *testing.T) {
+// Each of these takes until the deadline of rsh, so they run in parallel.
+func TestRSHReportsUnreachedHost(t *testing.T) {
 	t.Parallel()
 	for name, tc := range troubles(t, newKeys(t)) {
 		t.Run(name, func(t *testing.T) {
@@ -162,12 +161,12 @@ func TestRSHExplainsWhyAHostIsNotReached(t *testing.T) {
 			if got.Status != connectExit {
 				t.Errorf("exit code %d, want %d", got.Status, connectExit)
 			}
-			mustContain(t, "stderr", got.Stderr, "trireme: ", tc.host, words[tc.want])
+			mustContain(t, "stderr", got.Stderr, "trireme: ", tc.host, troubleText[tc.want])
 			mustHoldNoSecret(t, tc.keys, "output", got.Stdout+got.Stderr, "planted-command-token")
 			if entries := records.read(); len(entries) != 1 || entries[0].Host != tc.host || entries[0].Trouble != tc.want {
 				t.Errorf("records %+v, want one of %s with %s", entries, tc.host, tc.want)
 			} else {
-				mustContain(t, "the record", entries[0].Message, tc.host, words[tc.want], advice[tc.want])
+				mustContain(t, "the record", entries[0].Message, tc.host, troubleText[tc.want], advice[tc.want])
 				mustHoldNoSecret(t, tc.keys, "the record", entries[0].Message, "planted-command-token")
 			}
 		})
@@ -202,9 +201,9 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 		wantWithin time.Duration
 		want       protocol.Trouble
 	}{
-		"it was killed":           {signal: syscall.SIGKILL, wantWithin: patience, want: protocol.Broken},
-		"it no longer answers":    {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + patience, want: protocol.Broken},
-		"it has been told to end": {signal: syscall.SIGTERM, wantWithin: patience, want: protocol.Stopped},
+		"it was killed":       {signal: syscall.SIGKILL, wantWithin: patience, want: protocol.Broken},
+		"it stops responding": {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + patience, want: protocol.Broken},
+		"it terminates":       {signal: syscall.SIGTERM, wantWithin: patience, want: protocol.Stopped},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

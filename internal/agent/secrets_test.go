@@ -11,9 +11,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// All other tests look for planted secrets as well, in whatever an agent prints;
-// here a client sends them in every way that there is.
-func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
+// All other tests look for planted secrets in the agent's output, too. Here a client sends
+// them in every possible way.
+func TestWorkerLogsNoSecrets(t *testing.T) {
 	const sent = "planted-by-client"
 	worker := startWorker(t, newKeys(t))
 	client := worker.login(t, launchUser+sent)
@@ -29,8 +29,8 @@ func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
 		},
 		"a subsystem":                    func(session *ssh.Session) { _ = session.RequestSubsystem(sent) },
 		"a terminal":                     func(session *ssh.Session) { _ = session.RequestPty(sent, 1, 1, nil) },
-		"a request that nobody knows":    func(session *ssh.Session) { _, _ = session.SendRequest(sent, true, []byte(sent)) },
-		"a signal that nobody knows":     func(session *ssh.Session) { _ = session.Signal(sent) },
+		"an unknown request":             func(session *ssh.Session) { _, _ = session.SendRequest(sent, true, []byte(sent)) },
+		"an unknown signal":              func(session *ssh.Session) { _ = session.Signal(sent) },
 		"an environment":                 func(session *ssh.Session) { _ = session.Setenv("TOKEN", sent); _ = session.Run("true") },
 		"an environment that is refused": func(session *ssh.Session) { _ = session.Setenv("TOKEN=", sent); _ = session.Run("true") },
 		"an environment that is too long": func(session *ssh.Session) {
@@ -52,8 +52,8 @@ func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
 	mustContain(t, "the worker's log", worker.log.String(), "waits for its launcher", "start a command", "a new launcher has logged in")
 }
 
-func (worker *workerProcess) address() string {
-	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: worker.port}).String()
+func (wp *workerProcess) address() string {
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: wp.port}).String()
 }
 
 // stuckConn is the connection of a client that has stopped, with all its buffers full.
@@ -62,14 +62,14 @@ type stuckConn struct {
 	mutex sync.Mutex
 }
 
-func (connection *stuckConn) Read(into []byte) (int, error) {
-	count, err := connection.Conn.Read(into)
-	connection.mutex.Lock()
-	defer connection.mutex.Unlock()
+func (sc *stuckConn) Read(into []byte) (int, error) {
+	count, err := sc.Conn.Read(into)
+	sc.mutex.Lock()
+	defer sc.mutex.Unlock()
 	return count, err
 }
 
-func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
+func TestWorkerStopsWithStuckClient(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
 	dialled, err := net.Dial("tcp", worker.address())
@@ -84,7 +84,7 @@ func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
 	}
 	client := ssh.NewClient(connection, channels, requests)
 	closeInTime(client)
-	// Each may send 2 MB that nobody reads; together that is more than TCP takes.
+	// Each may send 2 MB that are not read; together that exceeds the buffers of TCP.
 	for range 20 {
 		session := newSession(t, client)
 		if _, err := session.StdoutPipe(); err != nil {

@@ -15,13 +15,13 @@ import (
 
 const (
 	shell = "/bin/sh"
-	// maxEnvironment is how much environment a session may send.
+	// maxEnvironment limits the size of the environment that a session may send.
 	maxEnvironment = 1 << 20
-	// abandonedPatience is how long a command may go on after its client is gone.
+	// abandonedPatience is how long a command may run after its client has disconnected.
 	abandonedPatience = 5 * time.Second
 )
 
-// session is one command of a client's.
+// session is one command of a client.
 type session struct {
 	worker  *Worker
 	channel ssh.Channel
@@ -32,8 +32,8 @@ type session struct {
 }
 
 // session serves one session from its first request to its end.
-func (worker *Worker) session(channel ssh.Channel, requests <-chan *ssh.Request) {
-	session := &session{worker: worker, channel: channel}
+func (w *Worker) session(channel ssh.Channel, requests <-chan *ssh.Request) {
+	session := &session{worker: w, channel: channel}
 	defer channel.Close()
 	ended := make(chan struct{})
 	for {
@@ -42,7 +42,7 @@ func (worker *Worker) session(channel ssh.Channel, requests <-chan *ssh.Request)
 			return
 		case request, open := <-requests:
 			if !open {
-				session.abandoned(ended)
+				session.stopAbandoned(ended)
 				return
 			}
 			ok := session.handle(request, ended)
@@ -53,15 +53,15 @@ func (worker *Worker) session(channel ssh.Channel, requests <-chan *ssh.Request)
 	}
 }
 
-// abandoned ends the command of a client that is gone: it would hold memory and
-// GPUs for nobody.
-func (session *session) abandoned(ended <-chan struct{}) {
-	if session.command == nil {
+// stopAbandoned stops the command of a client that has disconnected: it would keep memory
+// and GPUs for nothing.
+func (s *session) stopAbandoned(ended <-chan struct{}) {
+	if s.command == nil {
 		return
 	}
-	group := -session.command.Process.Pid
+	group := -s.command.Process.Pid
 	_ = syscall.Kill(group, syscall.SIGTERM)
-	// Not only until the command itself has ended: its children may refuse.
+	// Wait for the whole process group: children may outlive the command.
 	for deadline := time.Now().Add(abandonedPatience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if syscall.Kill(group, 0) != nil {
 			break
@@ -71,36 +71,36 @@ func (session *session) abandoned(ended <-chan struct{}) {
 	<-ended
 }
 
-// maxPipe is fs.pipe-max-size: what a pipe holds at most.
+// maxPipe is fs.pipe-max-size, the maximum capacity of a pipe.
 const maxPipe = 1 << 20
 
-func (session *session) handle(request *ssh.Request, ended chan struct{}) bool {
+func (s *session) handle(request *ssh.Request, ended chan struct{}) bool {
 	switch request.Type {
 	case "env":
-		return session.setVariable(request.Payload)
+		return s.setVariable(request.Payload)
 	case "exec":
 		var payload struct{ Command string }
-		return ssh.Unmarshal(request.Payload, &payload) == nil && session.run([]string{shell, "-c", payload.Command}, ended)
+		return ssh.Unmarshal(request.Payload, &payload) == nil && s.run([]string{shell, "-c", payload.Command}, ended)
 	case "shell":
-		return session.run([]string{shell}, ended)
+		return s.run([]string{shell}, ended)
 	case "signal":
-		return session.signal(request.Payload)
+		return s.signal(request.Payload)
 	default:
-		// Terminals, subsystems, forwarding of X11 and of agents.
+		// Terminals, subsystems, X11 and agent forwarding.
 		return false
 	}
 }
 
-func (session *session) setVariable(payload []byte) bool {
+func (s *session) setVariable(payload []byte) bool {
 	var variable struct{ Name, Value string }
 	if ssh.Unmarshal(payload, &variable) != nil || variable.Name == "" || strings.ContainsAny(variable.Name, "=\x00") || strings.Contains(variable.Value, "\x00") {
 		return false
 	}
-	session.size += len(payload)
-	if session.command != nil || session.size > maxEnvironment {
+	s.size += len(payload)
+	if s.command != nil || s.size > maxEnvironment {
 		return false
 	}
-	session.environment = append(session.environment, variable.Name+"="+variable.Value)
+	s.environment = append(s.environment, variable.Name+"="+variable.Value)
 	return true
 }
 
@@ -110,58 +110,57 @@ var signals = map[string]syscall.Signal{
 	"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 }
 
-func (session *session) signal(payload []byte) bool {
+func (s *session) signal(payload []byte) bool {
 	var message struct{ Name string }
-	if ssh.Unmarshal(payload, &message) != nil || session.command == nil {
+	if ssh.Unmarshal(payload, &message) != nil || s.command == nil {
 		return false
 	}
 	signal, known := signals[message.Name]
-	return known && syscall.Kill(-session.command.Process.Pid, signal) == nil
+	return known && syscall.Kill(-s.command.Process.Pid, signal) == nil
 }
 
-// run starts the command; ended is closed when it has ended and the client has
-// been told how.
-func (session *session) run(arguments []string, ended chan struct{}) bool {
-	if session.command != nil {
+// run starts the command. ended is closed when the command has exited and its exit status
+// was sent.
+func (s *session) run(arguments []string, ended chan struct{}) bool {
+	if s.command != nil {
 		return false
 	}
 	command := exec.Command(arguments[0], arguments[1:]...)
-	command.Env = append(containerEnvironment(), session.environment...)
-	// A session of its own, so that signals reach all of what it starts.
+	command.Env = append(containerEnvironment(), s.environment...)
+	// In its own session, so that signals reach all its processes.
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	output, err := newOutput(command, session.channel)
+	output, err := newOutput(command, s.channel)
 	if err != nil {
-		session.worker.log.Error("make pipes", "error", err)
+		s.worker.log.Error("create pipes", "error", err)
 		return false
 	}
 	stdin, err := command.StdinPipe()
 	if err == nil {
-		err = session.worker.processes.start(command)
+		err = s.worker.processes.start(command)
 	}
 	output.started()
 	if err != nil {
-		session.worker.log.Error("start a command", "error", unwrapPath(err))
+		s.worker.log.Error("start a command", "error", unwrapPath(err))
 		output.finish()
 		return false
 	}
-	session.command = command
+	s.command = command
 	go func() {
-		_, _ = io.Copy(stdin, session.channel)
+		_, _ = io.Copy(stdin, s.channel)
 		_ = stdin.Close()
 	}()
 	go func() {
 		defer close(ended)
-		session.worker.processes.wait(command)
-		// The command has ended; a daemon that it left behind may still hold its
-		// pipes, and nobody waits for that.
+		s.worker.processes.wait(command)
+		// A daemon that the command started may still hold the pipes: do not wait for it.
 		output.finish()
-		session.tellEnd(command.ProcessState)
+		s.sendExit(command.ProcessState)
 	}()
 	return true
 }
 
-// containerEnvironment is the container's, with a home: PMIx crashes where there is
-// neither HOME nor an entry in passwd.
+// containerEnvironment is the container's, with HOME: PMIx crashes if there is neither
+// HOME nor an entry in passwd.
 func containerEnvironment() []string {
 	environment := os.Environ()
 	if os.Getenv("HOME") == "" {
@@ -170,7 +169,7 @@ func containerEnvironment() []string {
 	return environment
 }
 
-// unwrapPath drops the command from an error: it may hold what is secret.
+// unwrapPath drops the command from an error: it may contain secrets.
 func unwrapPath(err error) error {
 	var pathError *os.PathError
 	if errors.As(err, &pathError) {
@@ -179,17 +178,17 @@ func unwrapPath(err error) error {
 	return err
 }
 
-func (session *session) tellEnd(state *os.ProcessState) {
+func (s *session) sendExit(state *os.ProcessState) {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
-		_, _ = session.channel.SendRequest("exit-signal", false, ssh.Marshal(struct {
+		_, _ = s.channel.SendRequest("exit-signal", false, ssh.Marshal(struct {
 			Name          string
 			Core          bool
 			Error, Locale string
 		}{Name: signalName(status.Signal()), Core: status.CoreDump()}))
 		return
 	}
-	_, _ = session.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
+	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
 }
 
 func signalName(signal syscall.Signal) string {
@@ -201,12 +200,12 @@ func signalName(signal syscall.Signal) string {
 	return "KILL"
 }
 
-// output carries what a command prints to the client.
+// output copies the output of a command to the client.
 type output struct {
 	readers []*os.File
 	writers []*os.File
 	ended   chan struct{}
-	carried sync.WaitGroup
+	copies  sync.WaitGroup
 }
 
 func newOutput(command *exec.Cmd, channel ssh.Channel) (*output, error) {
@@ -223,38 +222,38 @@ func newOutput(command *exec.Cmd, channel ssh.Channel) (*output, error) {
 		}
 		*to.field = writer
 		output.readers, output.writers = append(output.readers, reader), append(output.writers, writer)
-		output.carried.Go(func() { output.carry(reader, to.stream) })
+		output.copies.Go(func() { output.copy(reader, to.stream) })
 	}
 	return output, nil
 }
 
-// started closes our copies of the ends that the command writes to.
-func (output *output) started() {
-	for _, writer := range output.writers {
+// started closes the agent's copies of the write ends.
+func (o *output) started() {
+	for _, writer := range o.writers {
 		_ = writer.Close()
 	}
 }
 
-// finish waits until all that was printed before the end has been carried.
-func (output *output) finish() {
-	close(output.ended)
-	for _, reader := range output.readers {
-		// Wakes up whoever waits for more; what is there already is still read.
+// finish waits until all output that was written before the exit is copied.
+func (o *output) finish() {
+	close(o.ended)
+	for _, reader := range o.readers {
+		// This interrupts readers that wait. drain reads the remaining output.
 		_ = reader.SetReadDeadline(time.Now())
 	}
-	output.carried.Wait()
-	for _, reader := range output.readers {
+	o.copies.Wait()
+	for _, reader := range o.readers {
 		_ = reader.Close()
 	}
 }
 
-func (output *output) carry(reader *os.File, to io.Writer) {
+func (o *output) copy(reader *os.File, to io.Writer) {
 	buffer := make([]byte, 32<<10)
 	for {
 		count, err := reader.Read(buffer)
 		if count > 0 {
 			if _, err := to.Write(buffer[:count]); err != nil {
-				// The client is gone; the command must not block on a full pipe.
+				// The client has disconnected. The command must not block on a full pipe.
 				to = io.Discard
 			}
 		}
@@ -263,24 +262,24 @@ func (output *output) carry(reader *os.File, to io.Writer) {
 		}
 	}
 	select {
-	case <-output.ended:
+	case <-o.ended:
 		drain(reader, buffer, to)
 	default:
 	}
 }
 
-// drain reads what is in a pipe without waiting for more.
+// drain reads the content of a pipe without waiting for more.
 func drain(reader *os.File, buffer []byte, to io.Writer) {
 	_ = reader.SetReadDeadline(time.Time{})
 	raw, err := reader.SyscallConn()
 	if err != nil {
 		return
 	}
-	// No more than a pipe can hold: what comes after it was printed after the end.
+	// At most the capacity of a pipe: what follows was written after the exit.
 	for left := maxPipe; left > 0; {
 		count := 0
 		err := raw.Read(func(descriptor uintptr) bool {
-			count, _ = syscall.Read(int(descriptor), buffer) // Below 0 if nothing is there.
+			count, _ = syscall.Read(int(descriptor), buffer) // -1 if the pipe is empty
 			return true
 		})
 		if err != nil || count <= 0 {

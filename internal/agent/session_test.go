@@ -21,10 +21,10 @@ func TestWorkerRunsCommands(t *testing.T) {
 		command, stdin string
 		want           outcome
 	}{
-		"one that ends well":                   {command: "true"},
+		"success":                              {command: "true"},
 		"an exit status":                       {command: "exit 3", want: outcome{Status: 3}},
 		"the highest exit status":              {command: "exit 255", want: outcome{Status: 255}},
-		"one that is not there":                {command: "nonexistent-command 2>/dev/null", want: outcome{Status: 127}},
+		"a missing command":                    {command: "nonexistent-command 2>/dev/null", want: outcome{Status: 127}},
 		"stdout and stderr apart":              {command: "echo out; echo err >&2", want: outcome{Stdout: "out\n", Stderr: "err\n"}},
 		"stdin, to its end":                    {command: "cat; echo end", stdin: "in", want: outcome{Stdout: "inend\n"}},
 		"no stdin":                             {command: "cat", want: outcome{}},
@@ -98,9 +98,9 @@ func ignoringSignals(command ...string) []string {
 	return append([]string{"sh", "-c", `trap "" HUP INT QUIT TERM PIPE USR1 USR2; exec "$@"`, "sh"}, command...)
 }
 
-// A shell cannot trap what was ignored when it started, and ranks would not end.
+// A shell cannot trap signals that were ignored when it started, and ranks would not exit.
 func TestChildrenIgnoreNoSignals(t *testing.T) {
-	// Signals from 32 on are the C library's own, whoever ignores them.
+	// Signals from 32 on belong to the C library.
 	const ignored = "echo $((0x$(sed -n 's/^SigIgn:.//p' /proc/self/status) & 0x7fffffff))"
 	want := outcome{Stdout: "0\n"}
 	worker := startWorkerBy(t, ignoringSignals(agentBinary(t), "worker"), newKeys(t))
@@ -154,11 +154,11 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 	line := func(text string) []byte { return ssh.Marshal(struct{ Text string }{text}) }
 	tests := map[string]func(session *ssh.Session) error{
-		"a terminal":            func(session *ssh.Session) error { return session.RequestPty("xterm", 24, 80, nil) },
-		"a subsystem":           func(session *ssh.Session) error { return session.RequestSubsystem("sftp") },
-		"an agent's forwarding": func(session *ssh.Session) error { return request(session, "auth-agent-req@openssh.com", nil) },
-		"a signal to nothing":   func(session *ssh.Session) error { return request(session, "signal", line("TERM")) },
-		"an exec without words": func(session *ssh.Session) error { return request(session, "exec", nil) },
+		"a terminal":                func(session *ssh.Session) error { return session.RequestPty("xterm", 24, 80, nil) },
+		"a subsystem":               func(session *ssh.Session) error { return session.RequestSubsystem("sftp") },
+		"an agent's forwarding":     func(session *ssh.Session) error { return request(session, "auth-agent-req@openssh.com", nil) },
+		"a signal to nothing":       func(session *ssh.Session) error { return request(session, "signal", line("TERM")) },
+		"an exec without a payload": func(session *ssh.Session) error { return request(session, "exec", nil) },
 		"X11": func(session *ssh.Session) error {
 			return request(session, "x11-req", ssh.Marshal(struct {
 				One              bool
@@ -171,8 +171,8 @@ func TestWorkerRefuses(t *testing.T) {
 			return err
 		},
 		"a connection to a socket": func(*ssh.Session) error { _, err := client.Dial("unix", "/run/x"); return err },
-		"a port of its own":        func(*ssh.Session) error { _, err := client.Listen("tcp", "127.0.0.1:0"); return err },
-		"a socket of its own":      func(*ssh.Session) error { _, err := client.Listen("unix", "/tmp/trireme-x"); return err },
+		"a forwarded port":         func(*ssh.Session) error { _, err := client.Listen("tcp", "127.0.0.1:0"); return err },
+		"a forwarded socket":       func(*ssh.Session) error { _, err := client.Listen("unix", "/tmp/trireme-x"); return err },
 		"a second command": func(session *ssh.Session) error {
 			if err := request(session, "exec", line("cat")); err != nil {
 				t.Fatal(err)
@@ -204,19 +204,19 @@ func TestWorkerRefuses(t *testing.T) {
 	}
 }
 
-// MPI's daemons leave their parent and keep its pipes.
+// MPI's daemons detach from their parent and keep its pipes open.
 func TestSessionEndsWithItsCommand(t *testing.T) {
 	client := startWorker(t, newKeys(t)).login(t, "mpi")
 	tests := map[string]struct {
 		command    string
 		wantStdout int
 	}{
-		"a daemon is left":                      {command: "setsid sleep 120 & printf before", wantStdout: 6},
-		"a daemon of the same group is left":    {command: "sleep 120 & printf before", wantStdout: 6},
-		"much was printed at the end":           {command: "setsid sleep 120 & head -c 60000 /dev/zero", wantStdout: 60000},
-		"10 MB were printed":                    {command: "setsid sleep 120 & head -c 10485760 /dev/zero", wantStdout: 10 << 20},
-		"nothing was printed":                   {command: "setsid sleep 120 &"},
-		"a daemon is left that goes on to talk": {command: "for i in 1 2 3 4; do setsid timeout 120 yes & done; sleep 0.3", wantStdout: -1},
+		"a daemon is left":                    {command: "setsid sleep 120 & printf before", wantStdout: 6},
+		"a daemon of the same group is left":  {command: "sleep 120 & printf before", wantStdout: 6},
+		"much was printed at the end":         {command: "setsid sleep 120 & head -c 60000 /dev/zero", wantStdout: 60000},
+		"10 MB were printed":                  {command: "setsid sleep 120 & head -c 10485760 /dev/zero", wantStdout: 10 << 20},
+		"nothing was printed":                 {command: "setsid sleep 120 &"},
+		"a daemon is left that keeps writing": {command: "for i in 1 2 3 4; do setsid timeout 120 yes & done; sleep 0.3", wantStdout: -1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

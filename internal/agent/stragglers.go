@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// stragglerTimeout is how long some hosts may go on after others have ended.
-	// MPI_Finalize makes all ranks wait for each other, so hosts end together,
+	// stragglerTimeout is how long ranks may continue after those of another host have
+	// exited. MPI_Finalize makes all ranks wait for each other, so they exit together
 	// unless something went wrong.
 	stragglerTimeout = 2 * time.Minute
-	// lostTimeout is the same where a host was lost: then there is nothing to wait for.
+	// lostTimeout is the same after a host was lost: then there is nothing to wait for.
 	lostTimeout = 20 * time.Second
-	// stragglerPatience is how long mpirun may take to end when it is told to.
+	// stragglerPatience is how long mpirun may take to exit after SIGTERM.
 	stragglerPatience = 10 * time.Second
 )
 
-// watchStragglers ends mpirun when the ranks of one host have ended and those of
-// others wait for them for ever. MPICH's mpiexec does not notice when a rank
-// ends without MPI_Finalize, and the run would hold its GPUs for nothing. What it
-// returns stops the watch, and names the host that ended first if it was so.
-func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) {
+// watchStragglers terminates mpirun when the ranks of one host have exited and those of
+// other hosts wait for them forever. MPICH's mpiexec does not notice when a rank exits
+// without MPI_Finalize, and the run would keep its GPUs for nothing. The returned function
+// stops the watch; it returns the first host whose ranks exited if mpirun was terminated.
+func (l *launch) watchStragglers(mpirun *os.Process) (stuck func() string) {
 	timeout, err := durationVariable(protocol.StragglerTimeoutVariable, stragglerTimeout)
-	if err != nil || launch.imageSSH {
+	if err != nil || l.imageSSH {
 		return func() string { return "" }
 	}
 	done := make(chan struct{})
@@ -40,8 +40,8 @@ func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) 
 				return
 			case <-time.After(min(timeout/4, 5*time.Second)):
 			}
-			records := launch.records.read()
-			host, since := straggling(records)
+			records := l.records.read()
+			host, since := firstFinished(records)
 			patience := timeout
 			if lostHost(records) != nil {
 				patience = min(timeout, lostTimeout)
@@ -50,7 +50,7 @@ func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) 
 				continue
 			}
 			first = host
-			fmt.Fprintf(os.Stderr, "trireme: the ranks on %s ended %s ago and others still wait; the run is ended\n", host, patience)
+			fmt.Fprintf(os.Stderr, "trireme: the ranks on %s exited %s ago and other ranks still wait for them; stopping the run\n", host, patience)
 			_ = mpirun.Signal(syscall.SIGTERM)
 			select {
 			case <-done:
@@ -67,9 +67,9 @@ func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) 
 	}
 }
 
-// straggling is the host whose ranks ended first, and when, while others go on.
-// It is empty if all go on, or none does.
-func straggling(records []record) (host string, since time.Time) {
+// firstFinished returns the host whose ranks exited first, and when, while others are
+// running. It is empty if all are running, or none.
+func firstFinished(records []record) (host string, since time.Time) {
 	running := map[string]bool{}
 	for _, entry := range records {
 		switch {
@@ -79,7 +79,7 @@ func straggling(records []record) (host string, since time.Time) {
 				host, since = entry.Host, entry.At
 			}
 		case entry.reached():
-			// A new run of the same launcher begins.
+			// A new run of the same launcher starts.
 			if len(running) == 0 {
 				host = ""
 			}
@@ -92,7 +92,7 @@ func straggling(records []record) (host string, since time.Time) {
 	return host, since
 }
 
-// lostHost is the first host that was there and then was not.
+// lostHost returns the record of the first host that was lost after it was reached.
 func lostHost(records []record) *record {
 	if lost := firstTrouble(records); lost != nil && (lost.Trouble == protocol.Stopped || lost.Trouble == protocol.Broken) {
 		return lost
@@ -100,14 +100,14 @@ func lostHost(records []record) *record {
 	return nil
 }
 
-func (launch *launch) stuckReport(host string) protocol.Report {
-	records := launch.records.read()
-	report := protocol.Report{Reason: protocol.ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: launch.used(records)}
+func (l *launch) stuckReport(host string) protocol.Report {
+	records := l.records.read()
+	report := protocol.Report{Reason: protocol.ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: l.usedHosts(records)}
 	if lost := lostHost(records); lost != nil {
 		report.Reason, report.Host = protocol.ReasonWorker, lost.Host
-		report.Message = fmt.Sprintf("lost worker %s in the middle of the run, and mpirun did not notice; its pod says why", lost.Host)
+		report.Message = fmt.Sprintf("lost worker %s during the run, and mpirun did not notice; see the status of its pod", lost.Host)
 		return report
 	}
-	report.Message = fmt.Sprintf("the ranks on %s ended without MPI_Finalize and the others waited for them; the log of the launcher has their last words", host)
+	report.Message = fmt.Sprintf("the ranks on %s exited without MPI_Finalize and the other ranks waited for them; see the launcher's log for their error output", host)
 	return report
 }

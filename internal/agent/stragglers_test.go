@@ -8,14 +8,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// A run that hangs because a worker is gone is told apart from one whose ranks
-// ended without MPI_Finalize.
+// A run that hangs because a worker was lost has another reason than one whose ranks
+// exited without MPI_Finalize.
 func TestStuckReport(t *testing.T) {
 	for name, tc := range map[string]struct {
 		trouble    protocol.Trouble
 		wantReason string
 	}{
-		"ranks ended":            {"", protocol.ReasonTraining},
+		"ranks exited":           {"", protocol.ReasonTraining},
 		"a worker stopped":       {protocol.Stopped, protocol.ReasonWorker},
 		"a connection broke":     {protocol.Broken, protocol.ReasonWorker},
 		"a host had no such MPI": {protocol.NotStarted, protocol.ReasonTraining},
@@ -29,7 +29,7 @@ func TestStuckReport(t *testing.T) {
 				records.write(record{Host: "two", Trouble: tc.trouble, At: began.Add(time.Second)})
 			}
 			records.write(record{Host: "two", Ended: true, At: began.Add(2 * time.Second)})
-			if host, since := straggling(records.read()); host != "two" || !since.Equal(began.Add(2*time.Second)) {
+			if host, since := firstFinished(records.read()); host != "two" || !since.Equal(began.Add(2*time.Second)) {
 				t.Errorf("%q straggles since %s, want two", host, since)
 			}
 			report := (&launch{records: records, hosts: []string{"one", "two"}}).stuckReport("two")

@@ -19,14 +19,13 @@ import (
 const (
 	// handshakeTimeout is how long a client may take to log in.
 	handshakeTimeout = 10 * time.Second
-	// launchUser is how the logins of one launcher are told from another's.
+	// launchUser is the prefix of user names that identify a launcher.
 	launchUser = "launch-"
 )
 
-// Worker is an SSH server that needs nothing of its container: no passwd entry,
-// no user, no capability, no configuration file. It runs commands for whoever
-// holds the job's key, with the environment and in the directory of the
-// container.
+// Worker is an SSH server without requirements on its container: no passwd entry, no
+// user, no capability, no configuration file. It runs commands for clients with the job's
+// key, with the environment and in the working directory of the container.
 type Worker struct {
 	config    *ssh.ServerConfig
 	log       *slog.Logger
@@ -38,8 +37,7 @@ type Worker struct {
 	connections map[ssh.Conn]bool
 }
 
-// NewWorker is a worker with a host key that lets in the holders of any of the
-// authorized keys.
+// NewWorker returns a worker with a host key, for clients with an authorized key.
 func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
 	worker := &Worker{log: log, processes: newProcesses(), logins: newLogins(), connections: map[ssh.Conn]bool{}}
 	worker.config = &ssh.ServerConfig{
@@ -58,8 +56,8 @@ func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger)
 	return worker
 }
 
-// Serve answers until the listener is closed or the context is done.
-func (worker *Worker) Serve(ctx context.Context, listener net.Listener) error {
+// Serve accepts connections until the listener is closed or the context is done.
+func (w *Worker) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {
@@ -71,32 +69,32 @@ func (worker *Worker) Serve(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 		if err != nil {
-			// Such as too many open files: others may end.
-			worker.log.Warn("accept", "error", err)
+			// For example too many open files, which may pass.
+			w.log.Warn("accept", "error", err)
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		worker.logins.add(connection)
-		go worker.welcome(connection)
+		w.logins.add(connection)
+		go w.serveConnection(connection)
 	}
 }
 
-// welcome lets one connection log in and serves it.
-func (worker *Worker) welcome(connection net.Conn) {
+// serveConnection handles the login of one connection and serves it.
+func (w *Worker) serveConnection(connection net.Conn) {
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(handshakeTimeout))
-	session, channels, requests, err := ssh.NewServerConn(connection, worker.config)
-	worker.logins.remove(connection)
+	session, channels, requests, err := ssh.NewServerConn(connection, w.config)
+	w.logins.remove(connection)
 	if err != nil {
-		// Nobody wants to read of every probe that only looks whether the port is open.
-		worker.log.Debug("login", "from", connection.RemoteAddr(), "error", err)
+		// Only for debugging: probes open the port without a login.
+		w.log.Debug("login", "from", connection.RemoteAddr(), "error", err)
 		return
 	}
 	_ = connection.SetDeadline(time.Time{})
-	worker.newLaunch(session.User())
-	worker.keep(session, true)
-	defer worker.keep(session, false)
-	go worker.answer(session, requests)
+	w.newLaunch(session.User())
+	w.track(session, true)
+	defer w.track(session, false)
+	go w.answer(session, requests)
 	for channel := range channels {
 		if channel.ChannelType() != "session" {
 			_ = channel.Reject(ssh.Prohibited, fmt.Sprintf("%s is not allowed", channel.ChannelType()))
@@ -106,34 +104,35 @@ func (worker *Worker) welcome(connection net.Conn) {
 		if err != nil {
 			return
 		}
-		go worker.session(accepted, requests)
+		go w.session(accepted, requests)
 	}
 }
 
-func (worker *Worker) keep(connection ssh.Conn, open bool) {
-	worker.mutex.Lock()
-	defer worker.mutex.Unlock()
+func (w *Worker) track(connection ssh.Conn, open bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	if open {
-		worker.connections[connection] = true
+		w.connections[connection] = true
 	} else {
-		delete(worker.connections, connection)
+		delete(w.connections, connection)
 	}
 }
 
-// stoppingRequest tells clients that their commands end because the worker does.
+// stoppingRequest announces to clients that the worker terminates.
 const stoppingRequest = "stopping@trireme"
 
-// stoppingPatience is for clients that do not read.
+// stoppingPatience limits the wait for clients that do not read.
 const stoppingPatience = 300 * time.Millisecond
 
-// tellStopping: the ranks will end on a signal, and mpirun will blame them.
-func (worker *Worker) tellStopping() {
-	told := make(chan struct{})
+// announceStop tells clients that the worker terminates. Without it, mpirun would report
+// the ranks that are terminated as the cause.
+func (w *Worker) announceStop() {
+	sent := make(chan struct{})
 	go func() {
-		defer close(told)
-		worker.mutex.Lock()
-		connections := slices.Collect(maps.Keys(worker.connections))
-		worker.mutex.Unlock()
+		defer close(sent)
+		w.mutex.Lock()
+		connections := slices.Collect(maps.Keys(w.connections))
+		w.mutex.Unlock()
 		var all sync.WaitGroup
 		for _, connection := range connections {
 			all.Go(func() { _, _, _ = connection.SendRequest(stoppingRequest, false, nil) })
@@ -141,22 +140,22 @@ func (worker *Worker) tellStopping() {
 		all.Wait()
 	}()
 	select {
-	case <-told:
+	case <-sent:
 	case <-time.After(stoppingPatience):
 	}
 }
 
-// newLaunch ends what an earlier launcher has left running, at the first login
-// of a new one: its ranks would fight with the new ones for memory and GPUs.
-func (worker *Worker) newLaunch(user string) {
+// newLaunch stops the processes of an earlier launcher at the first login of a new one:
+// they would compete with the new ranks for memory and GPUs.
+func (w *Worker) newLaunch(user string) {
 	if !strings.HasPrefix(user, launchUser) {
 		return
 	}
-	worker.mutex.Lock()
-	defer worker.mutex.Unlock()
-	if worker.launch != "" && worker.launch != user {
-		worker.log.Info("a new launcher has logged in; what the last one left running is ended")
-		endDescendants(0)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.launch != "" && w.launch != user {
+		w.log.Info("a new launcher has logged in; stopping the processes of the previous one")
+		stopDescendants(0)
 	}
-	worker.launch = user
+	w.launch = user
 }

@@ -177,7 +177,7 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 	case apierrors.IsNotFound(err):
 		return &failure{code: exitNotFound, message: object + " not found", reason: "NotFound", details: []string{status.Message},
 			suggestions: []string{"List the jobs of all namespaces: " + calledAs + " training list --all-namespaces"}}
-	case apierrors.IsForbidden(err) && quota.IsRefusal(status.Message):
+	case apierrors.IsForbidden(err) && quota.IsExceeded(status):
 		return &failure{code: exitQuota, message: "the namespace's resource quota is exceeded", reason: "ResourceQuotaExceeded", details: []string{status.Message},
 			page: "failures.md", suggestions: []string{"See the quota and its usage: kubectl describe resourcequota", "Request less, wait for other jobs to finish, or ask a cluster administrator for a larger quota"}}
 	case apierrors.IsForbidden(err):
@@ -199,22 +199,18 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 func invalidFailure(object string, status metav1.Status) *failure {
 	refused := &failure{code: exitError, message: object + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
 		suggestions: []string{"Fix the fields listed under Details and retry"}}
-	quotas := 0
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
 			if cause.Field == "<nil>" {
 				continue // Rules that were not evaluated because of the other faults.
 			}
 			refused.details = append(refused.details, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
-			if quota.IsRefusal(cause.Message) {
-				quotas++
-			}
 		}
 	}
 	if len(refused.details) == 0 {
 		refused.details = []string{status.Message}
 	}
-	if quotas > 0 && quotas == len(refused.details) {
+	if quota.IsExceeded(status) {
 		refused.code, refused.reason, refused.page = exitQuota, "ResourceQuotaExceeded", "failures.md"
 	}
 	return refused

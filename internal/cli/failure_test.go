@@ -9,6 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
 // Several errors with the same exit code keep that code.
@@ -35,6 +39,24 @@ func TestSeveralErrors(t *testing.T) {
 				t.Errorf("exit code %d, want %d; details %q", got.code, test.want, got.details)
 			}
 		})
+	}
+}
+
+// Only the type of a cause says that it is a quota; messages may change.
+func TestQuotaRefusalOfAdmission(t *testing.T) {
+	path := field.NewPath("spec", "trainer", "numNodes")
+	exceeds := field.Forbidden(path, "too large").WithOrigin(string(quota.CauseExceeded))
+	for name, test := range map[string]struct {
+		faults field.ErrorList
+		want   int
+	}{
+		"a quota":                  {field.ErrorList{exceeds}, exitQuota},
+		"a quota and another":      {field.ErrorList{exceeds, field.Required(path, "")}, exitError},
+		"only the text of a quota": {field.ErrorList{field.Forbidden(path, "Insufficient namespace quota")}, exitError},
+	} {
+		if got := explain((&validation.Findings{Errors: test.faults}).Invalid(schema.GroupKind{Kind: "TrainJob"}, "a"), "odh"); got.code != test.want {
+			t.Errorf("%s: exit code %d, want %d", name, got.code, test.want)
+		}
 	}
 }
 

@@ -7,13 +7,15 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
 const (
@@ -52,7 +54,7 @@ func refusing(faults ...*field.Error) func(client.WithWatch) client.WithWatch {
 			if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
 				return api.Create(ctx, object, options...)
 			}
-			return apierrors.NewInvalid(schema.GroupKind{Kind: "TrainJob"}, object.GetName(), faults)
+			return (&validation.Findings{Errors: faults}).Invalid(schema.GroupKind{Kind: "TrainJob"}, object.GetName())
 		}})
 	}
 }
@@ -66,7 +68,7 @@ func TestPreflight(t *testing.T) {
 	cluster := place("node-1", "node-2")
 	full := slices.Concat(cluster, []client.Object{quotaOf("2")})
 	closed := slices.Concat(cluster, []client.Object{denyAll()})
-	noRoom := refusing(field.Forbidden(field.NewPath("spec", "trainer", "numNodes"), "Insufficient namespace quota: requested 3 pods, available 2 pods"))
+	noRoom := refusing(field.Forbidden(field.NewPath("spec", "trainer", "numNodes"), "Insufficient namespace quota: requested 3 pods, available 2 pods").WithOrigin(string(quota.CauseExceeded)))
 	with := func(job string, on terminal, answers func(client.WithWatch) client.WithWatch, objects []client.Object) session {
 		return session{stdin: job, terminal: on, objects: objects, answers: answers}
 	}

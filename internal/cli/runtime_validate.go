@@ -145,9 +145,8 @@ func (each *judgedRuntime) judge(document []byte) {
 	for _, fault := range findings.Errors {
 		refuse(fault.Field, fault.ErrorBody())
 	}
-	for _, text := range findings.Warnings {
-		field, message, _ := strings.Cut(text, ": ")
-		each.Warnings = append(each.Warnings, fieldFault{Field: field, Message: message})
+	for _, warning := range findings.Warnings {
+		each.Warnings = append(each.Warnings, fieldFault{Field: warning.Field, Message: warning.Message})
 	}
 }
 

@@ -64,5 +64,5 @@ func faultsOf(typed client.Object, configuration *config.Config) (faults, warnin
 			faults = append(faults, fault.Error())
 		}
 	}
-	return faults, findings.Warnings
+	return faults, findings.WarningTexts()
 }

@@ -16,7 +16,7 @@ type algorithm uint8
 
 const (
 	noChecksum algorithm = iota
-	// gitBlob is how git names a file: SHA-1 of a header and the content.
+	// gitBlob is git's hash of a file: SHA-1 of a header and the content.
 	gitBlob
 	md5Sum
 	sha1Sum
@@ -26,20 +26,20 @@ const (
 	crc64NVME
 )
 
-func (algorithm algorithm) String() string {
-	return [...]string{"no checksum", "git object", "MD5", "SHA-1", "SHA-256", "CRC-32", "CRC-32C", "CRC-64/NVME"}[algorithm]
+func (a algorithm) String() string {
+	return [...]string{"no checksum", "git object", "MD5", "SHA-1", "SHA-256", "CRC-32", "CRC-32C", "CRC-64/NVME"}[a]
 }
 
-// checksum is what the content of a file must add up to.
+// checksum is the expected checksum of a file.
 type checksum struct {
 	// sum in lower-case hex.
 	sum       string
 	algorithm algorithm
 }
 
-// newHash begins a sum; nil if there is nothing to compare with.
-func (checksum checksum) newHash(size int64) hash.Hash {
-	switch checksum.algorithm {
+// newHash starts a hash; nil if there is nothing to compare with.
+func (c checksum) newHash(size int64) hash.Hash {
+	switch c.algorithm {
 	case gitBlob:
 		sum := sha1.New()
 		fmt.Fprintf(sum, "blob %d\x00", size)
@@ -60,7 +60,7 @@ func (checksum checksum) newHash(size int64) hash.Hash {
 	return nil
 }
 
-// fits says whether a sum is the expected one.
-func (checksum checksum) fits(sum hash.Hash) bool {
-	return sum == nil || hex.EncodeToString(sum.Sum(nil)) == checksum.sum
+// matches tells whether a hash is the expected one.
+func (c checksum) matches(sum hash.Hash) bool {
+	return sum == nil || hex.EncodeToString(sum.Sum(nil)) == c.sum
 }

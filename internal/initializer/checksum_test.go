@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The sums of "123456789" that the catalogues of checksums give, and git's name
-// of that file.
+// Published checksums of "123456789", and git's hash of that file.
 func TestChecksums(t *testing.T) {
 	const text = "123456789"
 	cases := map[algorithm]string{
@@ -23,16 +22,16 @@ func TestChecksums(t *testing.T) {
 			want := checksum{algorithm: algorithm, sum: sum}
 			hash := want.newHash(int64(len(text)))
 			hash.Write([]byte(text))
-			if !want.fits(hash) {
+			if !want.matches(hash) {
 				t.Errorf("got %x", hash.Sum(nil))
 			}
 			hash.Write([]byte{0})
-			if want.fits(hash) {
+			if want.matches(hash) {
 				t.Error("it fits anything")
 			}
 		})
 	}
-	if (checksum{}).newHash(0) != nil || !(checksum{}).fits(nil) {
+	if (checksum{}).newHash(0) != nil || !(checksum{}).matches(nil) {
 		t.Error("no checksum asks for something")
 	}
 }
@@ -65,7 +64,7 @@ func TestCredentialsAreMasked(t *testing.T) {
 }
 
 func TestMessagesAreOneShortLine(t *testing.T) {
-	long := sentence("a\nb\tc\x00d" + strings.Repeat("ä", 3000))
+	long := oneLine("a\nb\tc\x00d" + strings.Repeat("ä", 3000))
 	if !strings.HasPrefix(long, "a b c d") || len(long) > maxMessage+len("…") || !strings.HasSuffix(long, "ä…") {
 		t.Errorf("%d bytes: %.20q", len(long), long)
 	}

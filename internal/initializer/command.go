@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// terminationLogVariable overrides where the last message goes.
+	// terminationLogVariable overrides the path of the termination message.
 	terminationLogVariable = "TRIREME_TERMINATION_LOG"
 	terminationLog         = "/dev/termination-log"
 
@@ -21,8 +21,8 @@ const (
 	exitTerminated = 128 + int(syscall.SIGTERM)
 
 	defaultParallel = 8
-	// lastGrace is how long an end may take that was asked for.
-	lastGrace = 10 * time.Second
+	// stopGrace is how long the initializer may take to stop after SIGTERM.
+	stopGrace = 10 * time.Second
 )
 
 const usageText = `initializer fetches a dataset or a model for a job.
@@ -30,34 +30,34 @@ const usageText = `initializer fetches a dataset or a model for a job.
   initializer fetch --kind dataset|model [--from DIRECTORY] [--parallel N] URI DIRECTORY
 
   URI          s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path
-  DIRECTORY    where it goes
-  --kind       what it is; hf://owner/name is a repository of this kind
-  --from       where the claim of a pvc:// URI is mounted
-  --parallel   how many files are fetched at once (8)
+  DIRECTORY    Destination directory
+  --kind       Kind of the data; hf://owner/name is a repository of this kind
+  --from       Mount path of the PVC of a pvc:// URI
+  --parallel   Number of files to fetch at the same time (default: 8)
 `
 
-// Main runs the command line and returns the exit code. The context ends when
-// the pod is to end.
+// Main runs the command line and returns the exit code. The context ends when the pod must
+// stop.
 func Main(ctx context.Context, arguments []string, environment Environment, output io.Writer) int {
 	return run(ctx, arguments, environment, output, defaultTiming())
 }
 
 func run(ctx context.Context, arguments []string, environment Environment, output io.Writer, timing timing) int {
-	order, err := parseArguments(arguments)
+	task, err := parseArguments(arguments)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(output, usageText)
 		return 0
 	}
 	if err == nil {
-		order.environment, order.output, order.timing = environment, output, timing
-		err = runToEnd(ctx, order)
+		task.environment, task.output, task.timing = environment, output, timing
+		err = runWithGrace(ctx, task)
 	}
 	if err == nil {
 		return 0
 	}
-	message, code := judge(ctx, order, err)
-	// Masked before it is cut: half a secret would not be known as one.
-	message = sentence(newRedactor(environment).text(message))
+	message, code := terminationMessage(ctx, task, err)
+	// Redacted before it is truncated: a part of a secret would not be recognized.
+	message = oneLine(newRedactor(environment).text(message))
 	fmt.Fprintf(output, "trireme: %s\n", message)
 	path, _ := environment.value(terminationLogVariable)
 	if path == "" {
@@ -69,10 +69,11 @@ func run(ctx context.Context, arguments []string, environment Environment, outpu
 	return code
 }
 
-// runToEnd does not wait for ever for a volume that hangs, once the end is near.
-func runToEnd(ctx context.Context, order order) error {
+// runWithGrace does not wait longer than stopGrace for a hanging volume after the context
+// has ended.
+func runWithGrace(ctx context.Context, task task) error {
 	done := make(chan error, 1)
-	go func() { done <- fetchOrder(ctx, order) }()
+	go func() { done <- fetchTask(ctx, task) }()
 	select {
 	case err := <-done:
 		return err
@@ -81,52 +82,52 @@ func runToEnd(ctx context.Context, order order) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(lastGrace):
+	case <-time.After(stopGrace):
 		return context.Cause(ctx)
 	}
 }
 
-// judge is the last message and the exit code of a run that did not succeed.
-func judge(ctx context.Context, order order, err error) (message string, code int) {
-	var wrong *UsageError
+// terminationMessage returns the last message and the exit code of a failed run.
+func terminationMessage(ctx context.Context, task task, err error) (message string, code int) {
+	var usageErr *UsageError
 	switch {
-	case errors.As(err, &wrong):
-		return wrong.Error(), exitUsage
+	case errors.As(err, &usageErr):
+		return usageErr.Error(), exitUsage
 	case ctx.Err() != nil:
-		return fmt.Sprintf("fetching the %s %s was ended before it was complete; what is there is kept, and the next start goes on from it", order.kind, order.uri), exitTerminated
+		return fmt.Sprintf("fetching the %s %s was interrupted; completed files are kept, and the next start continues from them", task.kind, task.uri), exitTerminated
 	}
-	return fmt.Sprintf("cannot fetch the %s %s: %v", order.kind, order.uri, err), exitFailure
+	return fmt.Sprintf("cannot fetch the %s %s: %v", task.kind, task.uri, err), exitFailure
 }
 
-func parseArguments(arguments []string) (order, error) {
-	var order order
+func parseArguments(arguments []string) (task, error) {
+	var task task
 	if len(arguments) == 0 || arguments[0] != "fetch" {
 		if len(arguments) == 1 && (arguments[0] == "help" || arguments[0] == "--help" || arguments[0] == "-h") {
-			return order, flag.ErrHelp
+			return task, flag.ErrHelp
 		}
-		return order, usage("say: initializer fetch --kind dataset|model URI DIRECTORY")
+		return task, usage("usage: initializer fetch --kind dataset|model URI DIRECTORY")
 	}
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	kind := flags.String("kind", "", "")
-	flags.StringVar(&order.from, "from", "", "")
-	flags.IntVar(&order.parallel, "parallel", defaultParallel, "")
+	flags.StringVar(&task.from, "from", "", "")
+	flags.IntVar(&task.parallel, "parallel", defaultParallel, "")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return order, err
+			return task, err
 		}
-		return order, usage("%v", err)
+		return task, usage("%v", err)
 	}
-	order.kind = Kind(*kind)
+	task.kind = Kind(*kind)
 	switch {
-	case order.kind != Dataset && order.kind != Model:
-		return order, usage("--kind must be dataset or model")
-	case order.parallel < 1 || order.parallel > 64:
-		return order, usage("--parallel must be between 1 and 64")
+	case task.kind != Dataset && task.kind != Model:
+		return task, usage("--kind must be dataset or model")
+	case task.parallel < 1 || task.parallel > 64:
+		return task, usage("--parallel must be between 1 and 64")
 	case flags.NArg() != 2 || flags.Arg(1) == "":
-		// Not shown: what stands there may hold a password.
-		return order, usage("a URI and a directory are needed, and nothing else: initializer fetch --kind %s URI DIRECTORY", order.kind)
+		// The arguments are not shown: they may have a password.
+		return task, usage("exactly one URI and one directory are required: initializer fetch --kind %s URI DIRECTORY", task.kind)
 	}
-	order.uri, order.directory = flags.Arg(0), flags.Arg(1)
-	return order, nil
+	task.uri, task.directory = flags.Arg(0), flags.Arg(1)
+	return task, nil
 }

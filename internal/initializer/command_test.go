@@ -20,7 +20,7 @@ const (
 	countAuthorities = "count authorities"
 )
 
-// TestMain is the program itself when a test starts it so.
+// TestMain runs the program itself if a test starts the test binary for that.
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case "":
@@ -44,18 +44,18 @@ func TestCommandLines(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"nothing":            {nil, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
-		"another word":       {[]string{"get"}, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"nothing":            {nil, "usage: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"another word":       {[]string{"get"}, "usage: initializer fetch --kind dataset|model URI DIRECTORY"},
 		"no kind":            {[]string{"fetch", "s3://b/p", "/d"}, "--kind must be dataset or model"},
 		"another kind":       {[]string{"fetch", "--kind", "code", "s3://b/p", "/d"}, "--kind must be dataset or model"},
-		"no directory":       {[]string{"fetch", "--kind", "model", "s3://b/p"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
-		"an empty directory": {[]string{"fetch", "--kind", "model", "s3://b/p", ""}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
-		"too much":           {[]string{"fetch", "--kind", "model", "s3://b/p", "/d", "x"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
+		"no directory":       {[]string{"fetch", "--kind", "model", "s3://b/p"}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
+		"an empty directory": {[]string{"fetch", "--kind", "model", "s3://b/p", ""}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
+		"too much":           {[]string{"fetch", "--kind", "model", "s3://b/p", "/d", "x"}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
 		"an unknown flag":    {[]string{"fetch", "--speed", "9"}, "flag provided but not defined: -speed"},
 		"none at once":       {[]string{"fetch", "--kind", "model", "--parallel", "0", "s3://b/p", "/d"}, "--parallel must be between 1 and 64"},
 		"another scheme":     {[]string{"fetch", "--kind", "model", "http://host/x", "/d"}, `the URI "http://host/x" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
-		"a password":         {[]string{"fetch", "--kind", "model", "s3://key:hunter2@bucket/x", "/d"}, "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
-		"a claim from where": {[]string{"fetch", "--kind", "model", "pvc://claim/x", "/d"}, "pvc://claim needs --from with the directory that the claim is mounted at"},
+		"a password":         {[]string{"fetch", "--kind", "model", "s3://key:hunter2@bucket/x", "/d"}, "the URI must not contain credentials; put them into a Secret and name it in secretRef"},
+		"a claim from where": {[]string{"fetch", "--kind", "model", "pvc://claim/x", "/d"}, "pvc://claim needs --from with the mount path of the PVC"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// SIGTERM ends it at once, and the next start goes on.
+// SIGTERM stops it immediately, and the next start continues.
 func TestSIGTERM(t *testing.T) {
 	content := random(2 << 20)
 	server := newS3Server(t, map[string]string{"set/a": content, "set/b": "b"})
@@ -104,7 +104,7 @@ func TestSIGTERM(t *testing.T) {
 	}
 	program, output := start()
 	<-stalled
-	// What was sent before the silence is kept.
+	// What was sent before the stall is kept.
 	kept := func() int64 {
 		for _, part := range runner.parts() {
 			if info, err := os.Stat(part); err == nil {
@@ -128,7 +128,7 @@ func TestSIGTERM(t *testing.T) {
 		t.Errorf("it took %s to end", took)
 	}
 	message, err := os.ReadFile(log)
-	if want := "fetching the dataset s3://data/set was ended before it was complete; what is there is kept, and the next start goes on from it"; err != nil || string(message) != want {
+	if want := "fetching the dataset s3://data/set was interrupted; completed files are kept, and the next start continues from them"; err != nil || string(message) != want {
 		t.Errorf("message %q, %v", message, err)
 	}
 	if len(runner.parts()) != 1 || runner.complete() {
@@ -150,7 +150,7 @@ func TestSIGTERM(t *testing.T) {
 	}
 }
 
-func TestProgressIsSaidNowAndThen(t *testing.T) {
+func TestProgressLines(t *testing.T) {
 	if every := defaultTiming().report; every != 5*time.Second {
 		t.Errorf("a line every %s", every)
 	}
@@ -174,8 +174,8 @@ func TestProgressIsSaidNowAndThen(t *testing.T) {
 	}
 }
 
-// Many failures at once are not many lines.
-func TestNoticesAreFew(t *testing.T) {
+// Many failures at the same time must not write many lines.
+func TestNoticesAreLimited(t *testing.T) {
 	objects := map[string]string{}
 	for _, name := range strings.Split("abcdefghij", "") {
 		objects["set/"+name] = name
@@ -189,9 +189,9 @@ func TestNoticesAreFew(t *testing.T) {
 		return false
 	}
 	runner := newRunner(t, server.environment())
-	runner.timing.patience = 500 * time.Millisecond
+	runner.timing.maxIdle = 500 * time.Millisecond
 	got := runner.fetch("s3://data/set")
-	if lines := strings.Count(got.output, "trying again"); got.code != exitFailure || lines != 1 {
+	if lines := strings.Count(got.output, "retrying"); got.code != exitFailure || lines != 1 {
 		t.Errorf("exit code %d, %d lines:\n%s", got.code, lines, got.output)
 	}
 }

@@ -24,54 +24,54 @@ const (
 	partSuffix  = ".part"
 )
 
-// destination is the directory that is filled. Every name is looked up below
-// it, links included: nothing outside of it can be written through it.
+// destination is the directory to write to. Every path is resolved below it, including
+// symbolic links: nothing outside can be written.
 type destination struct {
 	name    string
 	root    *os.Root
 	journal *journal
 }
 
-// openDestination makes the directory if need be, and waits until no other
-// initializer fills it: jobs that share a claim may start at once.
-func openDestination(ctx context.Context, directory string, say func(string, ...any)) (*destination, error) {
-	doing := "write to " + directory
+// openDestination creates the directory if needed, and waits until no other initializer
+// writes to it: jobs that share a PVC may start at the same time.
+func openDestination(ctx context.Context, directory string, logf func(string, ...any)) (*destination, error) {
+	action := "write to " + directory
 	parent, base := filepath.Split(filepath.Clean(directory))
 	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
-	// A link in the directory's own place may lead elsewhere on its volume, and no further.
+	// A symbolic link in place of the directory may only point to its own volume.
 	volume, err := os.OpenRoot(parent)
 	if err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
 	defer volume.Close()
 	if err := volume.MkdirAll(base, 0o777); err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
 	root, err := volume.OpenRoot(base)
 	if err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
-	made := &destination{name: directory, root: root}
+	d := &destination{name: directory, root: root}
 	file, err := root.OpenFile(journalFile, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
-		made.close()
-		return nil, onDisk(err, doing)
+		d.close()
+		return nil, explainDiskError(err, action)
 	}
-	made.journal = &journal{file: file}
-	if err := lock(ctx, file, func() { say("another initializer is filling %s; waiting for it", directory) }); err != nil {
-		made.close()
+	d.journal = &journal{file: file}
+	if err := lock(ctx, file, func() { logf("another initializer is writing to %s; waiting for it", directory) }); err != nil {
+		d.close()
 		return nil, err
 	}
-	if err := made.journal.read(); err != nil {
-		made.close()
-		return nil, onDisk(err, "read what was fetched before into "+directory)
+	if err := d.journal.read(); err != nil {
+		d.close()
+		return nil, explainDiskError(err, "read the journal of "+directory)
 	}
-	return made, nil
+	return d, nil
 }
 
-// lock waits for the lock of a file. Volumes that have no locks are used without.
+// lock waits for the lock of a file. Volumes without locks are used without.
 func lock(ctx context.Context, file *os.File, waiting func()) error {
 	for tries := 0; ; tries++ {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -89,18 +89,18 @@ func lock(ctx context.Context, file *os.File, waiting func()) error {
 	}
 }
 
-func (destination *destination) close() {
-	if destination.journal != nil {
-		destination.journal.file.Close()
+func (d *destination) close() {
+	if d.journal != nil {
+		d.journal.file.Close()
 	}
-	destination.root.Close()
+	d.root.Close()
 }
 
-func (destination *destination) info() (fs.FileInfo, error) {
-	return destination.root.Stat(".")
+func (d *destination) info() (fs.FileInfo, error) {
+	return d.root.Stat(".")
 }
 
-// marker is the last file that is written: where it is, everything is.
+// marker is the last file that is written: if it exists, the download is complete.
 type marker struct {
 	URI      string `json:"uri"`
 	Revision string `json:"revision,omitempty"`
@@ -108,64 +108,64 @@ type marker struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-func (destination *destination) marker() (found marker, complete bool) {
-	text, err := destination.root.ReadFile(markerFile)
+func (d *destination) marker() (found marker, complete bool) {
+	text, err := d.root.ReadFile(markerFile)
 	if err != nil || json.Unmarshal(text, &found) != nil {
 		return marker{}, false
 	}
 	return found, true
 }
 
-func (destination *destination) unmark() error {
-	if err := destination.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return onDisk(err, "write to "+destination.name)
+func (d *destination) unmark() error {
+	if err := d.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return explainDiskError(err, "write to "+d.name)
 	}
 	return nil
 }
 
-// mark says that everything is there, once it is safe on the volume.
-func (destination *destination) mark(made marker) error {
-	doing := "complete " + destination.name
-	if err := unix.Syncfs(int(destination.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
-		return onDisk(err, doing)
+// mark writes the marker, once all files are safe on the volume.
+func (d *destination) mark(complete marker) error {
+	action := "complete " + d.name
+	if err := unix.Syncfs(int(d.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
+		return explainDiskError(err, action)
 	}
-	text, err := json.MarshalIndent(made, "", "  ")
+	text, err := json.MarshalIndent(complete, "", "  ")
 	if err != nil {
 		return err
 	}
 	temporary := markerFile + partSuffix
-	if err := destination.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
-		return onDisk(err, doing)
+	if err := d.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
+		return explainDiskError(err, action)
 	}
-	return onDisk(destination.root.Rename(temporary, markerFile), doing)
+	return explainDiskError(d.root.Rename(temporary, markerFile), action)
 }
 
-// claimFor decides what becomes of what is there already: what another source
-// left complete may be in use, and is not touched; what it left incomplete goes.
-func (destination *destination) claimFor(uri string) error {
-	if found, complete := destination.marker(); complete && found.URI != uri {
+// prepareFor handles the existing content: complete content of another source may be in
+// use, and is an error; incomplete content is removed.
+func (d *destination) prepareFor(uri string) error {
+	if found, complete := d.marker(); complete && found.URI != uri {
 		return &Failure{
-			What:   fmt.Sprintf("%s holds %s already", destination.name, found.URI),
-			Advice: "use a claim of its own for this job, or empty that directory first",
+			What:   fmt.Sprintf("%s already holds %s", d.name, found.URI),
+			Advice: "use another PVC for this job, or empty that directory first",
 		}
 	}
-	if destination.journal.uri == uri {
+	if d.journal.uri == uri {
 		return nil
 	}
-	for _, line := range destination.journal.lines {
-		if err := destination.forget(*line); err != nil {
+	for _, line := range d.journal.lines {
+		if err := d.forget(*line); err != nil {
 			return err
 		}
 	}
-	if err := destination.removeParts(nil); err != nil {
+	if err := d.removeParts(nil); err != nil {
 		return err
 	}
-	return onDisk(destination.journal.begin(uri), "write to "+destination.name)
+	return explainDiskError(d.journal.reset(uri), "write to "+d.name)
 }
 
-// has says whether an entry is there and unchanged since it was fetched.
-func (destination *destination) has(entry entry) bool {
-	info, err := destination.root.Lstat(entry.path)
+// has tells whether an entry exists and is unchanged since it was downloaded.
+func (d *destination) has(entry entry) bool {
+	info, err := d.root.Lstat(entry.path)
 	if err != nil {
 		return false
 	}
@@ -173,26 +173,25 @@ func (destination *destination) has(entry entry) bool {
 	case directoryEntry:
 		return info.IsDir()
 	case linkEntry:
-		target, err := destination.root.Readlink(entry.path)
+		target, err := d.root.Readlink(entry.path)
 		return err == nil && target == entry.version
 	}
-	line, known := destination.journal.lines[entry.path]
+	line, known := d.journal.lines[entry.path]
 	return known && line.Size == entry.size && line.Version == entry.version && line.describes(info)
 }
 
-// forget removes a file that was fetched and is no longer wanted, unless
-// somebody has changed it since.
-func (destination *destination) forget(line journalLine) error {
-	info, err := destination.root.Lstat(line.Path)
+// forget removes a downloaded file that is no longer needed, unless it was changed.
+func (d *destination) forget(line journalLine) error {
+	info, err := d.root.Lstat(line.Path)
 	if err != nil || !line.describes(info) {
 		return nil
 	}
-	return onDisk(destination.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
+	return explainDiskError(d.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
 }
 
-// removeParts removes what is left of downloads that nobody will go on with.
-func (destination *destination) removeParts(wanted []*entry) error {
-	names, err := fs.Glob(destination.root.FS(), ownPrefix+"*"+partSuffix)
+// removeParts removes partial downloads that are no longer needed.
+func (d *destination) removeParts(wanted []*entry) error {
+	names, err := fs.Glob(d.root.FS(), ownPrefix+"*"+partSuffix)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -201,85 +200,85 @@ func (destination *destination) removeParts(wanted []*entry) error {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == part })
 	}
 	for _, name := range names {
-		if err := destination.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return onDisk(err, fmt.Sprintf("remove %q", name))
+		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return explainDiskError(err, fmt.Sprintf("remove %q", name))
 		}
 	}
 	return nil
 }
 
-// partOf is where an entry is written to until it is complete. The name depends
-// on the version, so that no download goes on with a part of another one.
+// partOf is the name of an entry until it is complete. It depends on the version, so that
+// no download continues the part of another version.
 func partOf(entry entry) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", entry.path, entry.version, entry.size))
 	return ownPrefix + hex.EncodeToString(sum[:12]) + partSuffix
 }
 
-// partSize is how much of an entry is there already.
-func (destination *destination) partSize(entry entry) int64 {
-	info, err := destination.root.Lstat(partOf(entry))
+// partSize returns the size of a partial download.
+func (d *destination) partSize(entry entry) int64 {
+	info, err := d.root.Lstat(partOf(entry))
 	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}
 	return min(info.Size(), entry.size)
 }
 
-// makeDirectories makes the directories that entries need.
-func (destination *destination) makeDirectories(entries []entry) error {
-	made := map[string]bool{".": true}
+// createDirectories creates the directories of entries.
+func (d *destination) createDirectories(entries []entry) error {
+	created := map[string]bool{".": true}
 	for _, entry := range entries {
 		directory := path.Dir(entry.path)
 		if entry.kind == directoryEntry {
 			directory = entry.path
 		}
-		if made[directory] {
+		if created[directory] {
 			continue
 		}
-		if err := destination.root.MkdirAll(directory, 0o777); err != nil {
-			return onDisk(err, fmt.Sprintf("make the directory %q", directory))
+		if err := d.root.MkdirAll(directory, 0o777); err != nil {
+			return explainDiskError(err, fmt.Sprintf("create the directory %q", directory))
 		}
-		made[directory] = true
+		created[directory] = true
 	}
 	return nil
 }
 
-// finish makes links, and gives directories their modes, the innermost first.
-func (destination *destination) finish(entries []entry) error {
+// finish creates symbolic links, and sets the modes of directories, the innermost first.
+func (d *destination) finish(entries []entry) error {
 	for index := len(entries) - 1; index >= 0; index-- {
 		entry := entries[index]
 		switch {
 		case entry.kind == directoryEntry:
-			info, err := destination.root.Stat(entry.path)
+			info, err := d.root.Stat(entry.path)
 			if err == nil && info.Mode().Perm() != entry.mode {
-				err = destination.root.Chmod(entry.path, entry.mode)
+				err = d.root.Chmod(entry.path, entry.mode)
 			}
 			if err != nil {
-				return onDisk(err, fmt.Sprintf("set the mode of %q", entry.path))
+				return explainDiskError(err, fmt.Sprintf("set the mode of %q", entry.path))
 			}
-		case entry.kind == linkEntry && !destination.has(entry):
-			if err := destination.link(entry); err != nil {
-				return onDisk(err, fmt.Sprintf("make the link %q", entry.path))
+		case entry.kind == linkEntry && !d.has(entry):
+			if err := d.link(entry); err != nil {
+				return explainDiskError(err, fmt.Sprintf("create the symbolic link %q", entry.path))
 			}
 		}
 	}
 	return nil
 }
 
-func (destination *destination) link(entry entry) error {
+func (d *destination) link(entry entry) error {
 	part := partOf(entry)
-	if err := destination.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := destination.root.Symlink(entry.version, part); err != nil {
+	if err := d.root.Symlink(entry.version, part); err != nil {
 		return err
 	}
-	return destination.root.Rename(part, entry.path)
+	return d.root.Rename(part, entry.path)
 }
 
-// space of the volume in bytes; ok is false if it does not say.
-func (destination *destination) space() (free, total int64, ok bool) {
+// space of the volume in bytes; ok is false if it is unknown.
+func (d *destination) space() (free, total int64, ok bool) {
 	var volume unix.Statfs_t
-	if err := unix.Fstatfs(int(destination.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
+	if err := unix.Fstatfs(int(d.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
 		return 0, 0, false
 	}
 	block := int64(volume.Bsize) // Not of this type on every machine.

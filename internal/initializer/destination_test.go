@@ -16,16 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A directory that holds another source may be in use by another job.
-func TestAnotherSourceInTheDirectory(t *testing.T) {
+// A directory with another source may be in use by another job.
+func TestDestinationHasAnotherSource(t *testing.T) {
 	server := newS3Server(t, map[string]string{"one/a": "a", "one/b": "b", "two/b": "other", "two/c": "c"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/one")
-	runner.refused("s3://data/two", fmt.Sprintf("%s holds s3://data/one already; use a claim of its own for this job, or empty that directory first", runner.directory))
+	runner.refused("s3://data/two", fmt.Sprintf("%s already holds s3://data/one; use another PVC for this job, or empty that directory first", runner.directory))
 	if diff := cmp.Diff(map[string]string{"a": "a", "b": "b"}, runner.files()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	// What was never complete was never used: it makes room.
+	// Incomplete content was never used, and is removed.
 	if err := os.Remove(filepath.Join(runner.directory, markerFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestAnotherSourceInTheDirectory(t *testing.T) {
 	}
 }
 
-func TestTheMarkerIsGoneWhileSomethingIsMissing(t *testing.T) {
+func TestMarkerIsRemovedWhileIncomplete(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -60,8 +60,8 @@ func TestTheMarkerIsGoneWhileSomethingIsMissing(t *testing.T) {
 	}
 }
 
-// A journal that a crash has cut off costs at most a look at the files.
-func TestATornJournal(t *testing.T) {
+// After a crash, a truncated journal costs at most a check of the files.
+func TestTruncatedJournal(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -82,7 +82,7 @@ func TestATornJournal(t *testing.T) {
 			t.Errorf("with %d bytes of the journal: asked for %q", kept, asked)
 		}
 	}
-	// It can name no file outside of the directory.
+	// It cannot name a file outside of the directory.
 	outside := filepath.Join(runner.directory, "..", "outside")
 	write(t, filepath.Dir(outside), map[string]string{"outside": "x"})
 	info, err := os.Stat(outside)
@@ -99,9 +99,9 @@ func TestATornJournal(t *testing.T) {
 	}
 }
 
-// Jobs that share a claim may start at once: one fetches, the others wait and
-// find everything there.
-func TestTwoAtOnce(t *testing.T) {
+// Jobs that share a PVC may start at the same time: one downloads, the others wait and
+// find everything complete.
+func TestTwoInitializers(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/a": content})
 	proceed := make(chan struct{})
@@ -112,12 +112,12 @@ func TestTwoAtOnce(t *testing.T) {
 		return false
 	}
 	runner := newRunner(t, server.environment())
-	runner.told = &lockedBuffer{}
+	runner.output = &lockedBuffer{}
 	done := make(chan result, 2)
 	for range 2 {
 		go func() { done <- runner.fetch("s3://data/set") }()
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(runner.told.String(), "another initializer"); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(runner.output.String(), "another initializer"); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(proceed)
@@ -132,13 +132,13 @@ func TestTwoAtOnce(t *testing.T) {
 	if asked, want := server.asked(), []string{"GET set/a"}; !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
-	if want := "another initializer is filling"; !strings.Contains(output, want) {
+	if want := "another initializer is writing to"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 }
 
-// The directory may be a link on its volume, but not off it.
-func TestADirectoryThatIsALink(t *testing.T) {
+// The directory may be a symbolic link within its volume, but not to the outside.
+func TestDestinationIsALink(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	runner := newRunner(t, server.environment())
 	parent := filepath.Dir(runner.directory)
@@ -159,14 +159,14 @@ func TestADirectoryThatIsALink(t *testing.T) {
 	if err := os.Symlink(outside, runner.directory); err != nil {
 		t.Fatal(err)
 	}
-	runner.refused("s3://data/set", fmt.Sprintf("cannot write to %s: a link on the way leads out of the directory; remove the link from the claim", runner.directory))
+	runner.refused("s3://data/set", fmt.Sprintf("cannot write to %s: a symbolic link in the path points outside the directory; remove the link from the PVC", runner.directory))
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 		t.Errorf("outside: %v, %v", entries, err)
 	}
 }
 
-// Nothing is fetched that cannot be stored.
-func TestAVolumeThatIsTooSmall(t *testing.T) {
+// Nothing is downloaded if the volume is too small.
+func TestVolumeTooSmall(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
 		if !request.URL.Query().Has("list-type") {
@@ -177,7 +177,7 @@ func TestAVolumeThatIsTooSmall(t *testing.T) {
 	}
 	runner := newRunner(t, server.environment())
 	got := runner.fetch("s3://data/set")
-	for _, want := range []string{"it needs 1.0 EiB more than is there, and the volume of " + runner.directory + " has only ", "; use a larger claim: storage.size, or another claimName"} {
+	for _, want := range []string{"it needs 1.0 EiB of free space, but the volume of " + runner.directory + " has only ", "; use a larger PVC: set storage.size, or another claimName"} {
 		if got.code != exitFailure || !strings.Contains(got.message, want) {
 			t.Errorf("exit code %d, no %q in\n%s", got.code, want, got.message)
 		}
@@ -187,36 +187,36 @@ func TestAVolumeThatIsTooSmall(t *testing.T) {
 	}
 }
 
-func TestSomethingInTheWay(t *testing.T) {
+func TestDestinationConflicts(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b/c": "c"})
 	runner := newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"a/x": "x"})
-	runner.refused("s3://data/set", `cannot write "a": something else of this name is in the way; remove it from the claim, or use a new claim`)
+	runner.refused("s3://data/set", `cannot write "a": another file or directory with this name exists; remove it from the PVC, or use a new PVC`)
 	runner = newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"b": "x"})
-	runner.refused("s3://data/set", `cannot make the directory "b": something else of this name is in the way; remove it from the claim, or use a new claim`)
+	runner.refused("s3://data/set", `cannot create the directory "b": another file or directory with this name exists; remove it from the PVC, or use a new PVC`)
 }
 
 // Every message about a volume.
 func TestMessagesAboutVolumes(t *testing.T) {
-	inTheWay := `cannot write "a": something else of this name is in the way; remove it from the claim, or use a new claim`
+	inTheWay := `cannot write "a": another file or directory with this name exists; remove it from the PVC, or use a new PVC`
 	cases := map[string]struct {
 		err  error
 		want string
 	}{
-		"full":          {syscall.ENOSPC, `no space is left to write "a"; use a larger claim: storage.size, or another claimName`},
-		"over quota":    {syscall.EDQUOT, `no space is left to write "a"; use a larger claim: storage.size, or another claimName`},
-		"read-only":     {syscall.EROFS, `cannot write "a": the volume is read-only; use a claim that can be written to`},
-		"not allowed":   {syscall.EACCES, fmt.Sprintf(`cannot write "a": user %d may not; give the files on the claim to this user or its group, or use a new claim`, os.Getuid())},
-		"not permitted": {syscall.EPERM, fmt.Sprintf(`cannot write "a": user %d may not; give the files on the claim to this user or its group, or use a new claim`, os.Getuid())},
+		"full":          {syscall.ENOSPC, `no space left to write "a"; use a larger PVC: set storage.size, or another claimName`},
+		"over quota":    {syscall.EDQUOT, `no space left to write "a"; use a larger PVC: set storage.size, or another claimName`},
+		"read-only":     {syscall.EROFS, `cannot write "a": the volume is read-only; use a writable PVC`},
+		"not allowed":   {syscall.EACCES, fmt.Sprintf(`cannot write "a": permission denied for user %d; change the owner or group of the files on the PVC to this user, or use a new PVC`, os.Getuid())},
+		"not permitted": {syscall.EPERM, fmt.Sprintf(`cannot write "a": permission denied for user %d; change the owner or group of the files on the PVC to this user, or use a new PVC`, os.Getuid())},
 		"a directory":   {syscall.EISDIR, inTheWay},
 		"no directory":  {syscall.ENOTDIR, inTheWay},
-		"broken":        {syscall.EIO, `cannot write "a": input/output error; look at the claim and its volume`},
-		"stale":         {syscall.ESTALE, `cannot write "a": stale file handle; look at the claim and its volume`},
+		"broken":        {syscall.EIO, `cannot write "a": input/output error; check the PVC and its volume`},
+		"stale":         {syscall.ESTALE, `cannot write "a": stale file handle; check the PVC and its volume`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := onDisk(&fs.PathError{Op: "write", Path: "/somewhere/else", Err: tc.err}, `write "a"`)
+			err := explainDiskError(&fs.PathError{Op: "write", Path: "/somewhere/else", Err: tc.err}, `write "a"`)
 			if err.Error() != tc.want {
 				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
 			}

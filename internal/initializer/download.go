@@ -11,36 +11,36 @@ import (
 
 const bufferSize = 256 << 10
 
-// download is one file on its way.
+// download is the download of one file.
 type download struct {
 	*fetch
 	entry entry
 	file  *os.File
-	// offset is how much of it is in the part.
+	// offset is the size of the partial file.
 	offset int64
-	// sum of what is in the part, as far as there is something to compare it with.
+	// sum is the hash of the partial file, if there is a checksum to compare with.
 	sum      hash.Hash
 	checksum checksum
 	buffer   []byte
 }
 
-// download fetches one file to its end, over as many tries as it takes.
-func (fetch *fetch) download(ctx context.Context, entry entry, buffer []byte) error {
-	doing := fmt.Sprintf("write %q", entry.path)
-	file, err := fetch.destination.root.OpenFile(partOf(entry), os.O_RDWR|os.O_CREATE, 0o666)
+// download downloads one file, with as many retries as needed.
+func (f *fetch) download(ctx context.Context, entry entry, buffer []byte) error {
+	action := fmt.Sprintf("write %q", entry.path)
+	file, err := f.destination.root.OpenFile(partOf(entry), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	defer file.Close()
-	// The last byte is always asked for: its answer brings the checksum along.
-	download := &download{fetch: fetch, entry: entry, file: file, buffer: buffer, offset: max(min(fetch.destination.partSize(entry), entry.size-1), 0)}
+	// The last byte is always requested: its response has the checksum.
+	download := &download{fetch: f, entry: entry, file: file, buffer: buffer, offset: max(min(f.destination.partSize(entry), entry.size-1), 0)}
 	if err := file.Truncate(download.offset); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	position := func() int64 { return download.offset }
-	return persist(ctx, fetch.timing, fetch.timing.patience, fetch.progress.notice, position, func() error {
+	return retry(ctx, f.timing, f.timing.maxIdle, f.progress.logSometimes, position, func() error {
 		err := download.try(ctx)
-		if failure, explained := asFailure(err); explained && failure.damaged {
+		if failure, explained := asFailure(err); explained && failure.corrupt {
 			if err := download.restart(ctx, 0, checksum{}); err != nil {
 				return err
 			}
@@ -49,146 +49,146 @@ func (fetch *fetch) download(ctx context.Context, entry entry, buffer []byte) er
 	})
 }
 
-func (download *download) try(ctx context.Context) error {
-	if download.entry.size > 0 {
-		content, err := download.origin.open(ctx, download.entry, download.offset)
+func (d *download) try(ctx context.Context) error {
+	if d.entry.size > 0 {
+		content, err := d.origin.open(ctx, d.entry, d.offset)
 		if err != nil {
 			return err
 		}
 		defer content.Close()
-		if content.offset != download.offset || download.sum == nil || content.checksum != download.checksum {
-			if err := download.restart(ctx, content.offset, content.checksum); err != nil {
+		if content.offset != d.offset || d.sum == nil || content.checksum != d.checksum {
+			if err := d.restart(ctx, content.offset, content.checksum); err != nil {
 				return err
 			}
 		}
-		if err := download.receive(ctx, content); err != nil {
+		if err := d.receive(ctx, content); err != nil {
 			return err
 		}
 	}
-	if !download.checksum.fits(download.sum) {
-		return download.damaged(fmt.Sprintf("arrived with another %s than %s", download.checksum.algorithm, download.checksum.sum))
+	if !d.checksum.matches(d.sum) {
+		return d.corruptFile(fmt.Sprintf("has the wrong %s: expected %s", d.checksum.algorithm, d.checksum.sum))
 	}
-	return download.commit()
+	return d.commit()
 }
 
-// restart goes back to an offset, and sums up what stands before it.
-func (download *download) restart(ctx context.Context, offset int64, checksum checksum) error {
-	doing := fmt.Sprintf("write %q", download.entry.path)
-	if offset != download.offset {
-		download.progress.move(offset - download.offset)
-		download.offset = offset
+// restart goes back to an offset, and hashes the content before it.
+func (d *download) restart(ctx context.Context, offset int64, checksum checksum) error {
+	action := fmt.Sprintf("write %q", d.entry.path)
+	if offset != d.offset {
+		d.progress.addBytes(offset - d.offset)
+		d.offset = offset
 	}
-	if err := download.file.Truncate(offset); err != nil {
-		return onDisk(err, doing)
+	if err := d.file.Truncate(offset); err != nil {
+		return explainDiskError(err, action)
 	}
-	if _, err := download.file.Seek(0, io.SeekStart); err != nil {
-		return onDisk(err, doing)
+	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
+		return explainDiskError(err, action)
 	}
-	download.checksum, download.sum = checksum, checksum.newHash(download.entry.size)
-	if download.sum == nil {
-		_, err := download.file.Seek(offset, io.SeekStart)
-		return onDisk(err, doing)
+	d.checksum, d.sum = checksum, checksum.newHash(d.entry.size)
+	if d.sum == nil {
+		_, err := d.file.Seek(offset, io.SeekStart)
+		return explainDiskError(err, action)
 	}
-	_, err := io.CopyBuffer(download.sum, endable{ctx, download.file}, download.buffer)
-	return onDisk(err, doing)
+	_, err := io.CopyBuffer(d.sum, contextReader{ctx, d.file}, d.buffer)
+	return explainDiskError(err, action)
 }
 
-// endable ends reading a large file when there is no more use in it. It also
-// keeps io.Copy to the buffer that it is given.
-type endable struct {
+// contextReader stops reading a large file when the context ends. It also makes io.Copy
+// use the given buffer.
+type contextReader struct {
 	ctx    context.Context
 	reader io.Reader
 }
 
-func (endable endable) Read(buffer []byte) (int, error) {
-	if endable.ctx.Err() != nil {
-		return 0, context.Cause(endable.ctx)
+func (c contextReader) Read(buffer []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
 	}
-	return endable.reader.Read(buffer)
+	return c.reader.Read(buffer)
 }
 
-func (download *download) receive(ctx context.Context, content io.Reader) error {
+func (d *download) receive(ctx context.Context, content io.Reader) error {
 	for {
-		count, err := content.Read(download.buffer)
-		if download.offset+int64(count) > download.entry.size {
-			return download.damaged(fmt.Sprintf("is longer than the %s that were promised", size(download.entry.size)))
+		count, err := content.Read(d.buffer)
+		if d.offset+int64(count) > d.entry.size {
+			return d.corruptFile(fmt.Sprintf("is longer than the announced %s", size(d.entry.size)))
 		}
 		if count > 0 {
-			if _, err := download.file.Write(download.buffer[:count]); err != nil {
-				return onDisk(err, fmt.Sprintf("write %q", download.entry.path))
+			if _, err := d.file.Write(d.buffer[:count]); err != nil {
+				return explainDiskError(err, fmt.Sprintf("write %q", d.entry.path))
 			}
-			if download.sum != nil {
-				download.sum.Write(download.buffer[:count])
+			if d.sum != nil {
+				d.sum.Write(d.buffer[:count])
 			}
-			download.offset += int64(count)
-			download.progress.move(int64(count))
+			d.offset += int64(count)
+			d.progress.addBytes(int64(count))
 		}
 		switch {
-		case err == io.EOF && download.offset < download.entry.size:
-			return download.origin.interrupted(ctx, download.entry, io.ErrUnexpectedEOF)
+		case err == io.EOF && d.offset < d.entry.size:
+			return d.origin.interrupted(ctx, d.entry, io.ErrUnexpectedEOF)
 		case err == io.EOF:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return download.origin.interrupted(ctx, download.entry, err)
+			return d.origin.interrupted(ctx, d.entry, err)
 		}
 	}
 }
 
-func (download *download) damaged(what string) error {
+func (d *download) corruptFile(what string) error {
 	return &Failure{
-		What:      fmt.Sprintf("the file %q %s", download.entry.path, what),
-		Advice:    "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew",
+		What:      fmt.Sprintf("the file %q %s", d.entry.path, what),
+		Advice:    "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again",
 		temporary: true,
-		damaged:   true,
+		corrupt:   true,
 	}
 }
 
-// commit gives the file its name. Its time is set and not left to the volume,
-// because some round it later, and then it would look changed.
-func (download *download) commit() error {
-	doing := fmt.Sprintf("write %q", download.entry.path)
-	entry, root, part := download.entry, download.destination.root, partOf(download.entry)
+// commit renames the file to its final name. It sets the modification time, because some
+// volumes round it later, and the file would look changed.
+func (d *download) commit() error {
+	action := fmt.Sprintf("write %q", d.entry.path)
+	entry, root, part := d.entry, d.destination.root, partOf(d.entry)
 	if entry.mode != 0 {
-		if err := download.file.Chmod(entry.mode); err != nil {
-			return onDisk(err, doing)
+		if err := d.file.Chmod(entry.mode); err != nil {
+			return explainDiskError(err, action)
 		}
 	}
-	// Some volumes say only now that they are full.
-	if err := download.file.Close(); err != nil {
-		return onDisk(err, doing)
+	// Some volumes only report now that they are full.
+	if err := d.file.Close(); err != nil {
+		return explainDiskError(err, action)
 	}
 	modified := time.Now().Truncate(time.Second)
 	if entry.modified != 0 {
 		modified = time.Unix(0, entry.modified)
 	}
 	if err := root.Chtimes(part, modified, modified); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	if err := root.Rename(part, entry.path); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
-	return download.note(entry)
+	return d.recordFile(entry)
 }
 
-// note remembers that a file is there.
-func (fetch *fetch) note(entry entry) error {
-	info, err := fetch.destination.root.Lstat(entry.path)
+// recordFile adds a complete file to the journal.
+func (f *fetch) recordFile(entry entry) error {
+	info, err := f.destination.root.Lstat(entry.path)
 	if err == nil {
-		err = fetch.destination.journal.add(journalLine{Path: entry.path, Size: entry.size, Version: entry.version, Modified: info.ModTime().UnixNano()})
+		err = f.destination.journal.add(journalLine{Path: entry.path, Size: entry.size, Version: entry.version, Modified: info.ModTime().UnixNano()})
 	}
 	if err != nil {
-		return onDisk(err, fmt.Sprintf("write %q", entry.path))
+		return explainDiskError(err, fmt.Sprintf("write %q", entry.path))
 	}
-	fetch.progress.done()
+	f.progress.addFile()
 	return nil
 }
 
-// adopt takes a file that is there, though nothing is known of it, if it is the
-// right one: the last run may have been cut off before it could note it.
-func (fetch *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool, error) {
-	root := fetch.destination.root
+// adopt uses an existing file that is not in the journal, if its content is right: the
+// last run may have stopped before it could record it.
+func (f *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool, error) {
+	root := f.destination.root
 	info, err := root.Lstat(entry.path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != entry.size {
 		return false, nil
@@ -204,10 +204,10 @@ func (fetch *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool
 		}
 		defer file.Close()
 		sum := entry.checksum.newHash(entry.size)
-		if _, err := io.CopyBuffer(sum, endable{ctx, file}, buffer); err != nil || !entry.checksum.fits(sum) {
+		if _, err := io.CopyBuffer(sum, contextReader{ctx, file}, buffer); err != nil || !entry.checksum.matches(sum) {
 			return false, nil
 		}
 	}
-	fetch.progress.found(entry.size - fetch.destination.partSize(entry))
-	return true, fetch.note(entry)
+	f.progress.addPresent(entry.size - f.destination.partSize(entry))
+	return true, f.recordFile(entry)
 }

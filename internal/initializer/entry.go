@@ -14,42 +14,43 @@ const (
 	linkEntry
 )
 
-// entry is one thing to fetch. It is small: some datasets have millions.
+// entry is a file, directory or link to download. It is small: some datasets have
+// millions.
 type entry struct {
-	// path is where it goes, relative to the directory.
+	// path relative to the destination directory.
 	path string
 	size int64
-	// version changes when the content does. Of a link it is where it leads to.
+	// version changes with the content. For a link it is the target.
 	version string
-	// checksum of the content, as far as is known before it is read. What fits it
-	// is right; what does not is judged by the checksum that comes with the content.
+	// checksum of the content, if it is known from the list. A file that does not match it
+	// is compared with the checksum of the download.
 	checksum checksum
 	kind     entryKind
-	// mode of a file or directory; 0 leaves it to the umask.
+	// mode of a file or directory; 0 uses the umask.
 	mode fs.FileMode
-	// modified is when it last changed, in nanoseconds, if that is to be kept.
+	// modified is the modification time to set, in nanoseconds; 0 for none.
 	modified int64
 }
 
-// origin is where things are fetched from.
+// origin is the source of files.
 type origin interface {
-	// list names everything there is. Called again after an error, it goes on where
-	// it was; listed is how far that is.
+	// list returns all entries. After an error it can be called again and continues;
+	// listed is its progress.
 	list(ctx context.Context) ([]entry, error)
 	listed() int64
-	// open reads a file from an offset on, or from the beginning if the origin
-	// cannot do otherwise.
+	// open reads a file from an offset, or from the start if the origin does not support
+	// offsets.
 	open(ctx context.Context, entry entry, offset int64) (*content, error)
-	// interrupted explains an error in the middle of a file.
+	// interrupted explains an error while a file was read.
 	interrupted(ctx context.Context, entry entry, err error) error
-	// revision is what the source was resolved to by list, if it has such.
+	// revision is the resolved revision of the source, if it has one.
 	revision() string
 }
 
 // content is a file being read.
 type content struct {
 	io.ReadCloser
-	// offset is where it begins.
+	// offset of the first byte.
 	offset int64
 	// checksum of the whole file.
 	checksum checksum

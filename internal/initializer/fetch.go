@@ -1,6 +1,6 @@
-// Package initializer fetches a dataset or a model onto a volume before a job
-// asks for nodes: from S3, from the Hugging Face hub or from another claim. It
-// can be ended at any time and goes on where it was.
+// Package initializer downloads a dataset or a model to a volume before the pods of a job
+// are created: from S3, from the Hugging Face hub or from another PVC. It can be stopped
+// at any time, and continues at the next start.
 package initializer
 
 import (
@@ -15,197 +15,198 @@ import (
 	"time"
 )
 
-// order is what is to be fetched, and to where.
-type order struct {
+// task says what to download, and where to.
+type task struct {
 	kind      Kind
 	uri       string
 	directory string
-	// from is where the claim of a pvc:// URI is mounted.
+	// from is the mount path of the PVC of a pvc:// URI.
 	from string
-	// parallel is how many files are fetched at once.
+	// parallel is the number of files to download at the same time.
 	parallel    int
 	environment Environment
 	output      io.Writer
 	timing      timing
 }
 
-// fetch is an order being carried out.
+// fetch is a task in progress.
 type fetch struct {
-	order
+	task
 	origin      origin
 	destination *destination
 	progress    *progress
 }
 
-// fetchOrder returns nil once everything is in its place.
-func fetchOrder(ctx context.Context, order order) error {
-	at, err := parseURI(order.uri, order.kind)
+// fetchTask returns nil once the destination is complete.
+func fetchTask(ctx context.Context, task task) error {
+	at, err := parseURI(task.uri, task.kind)
 	if err != nil {
 		return usage("%v", err)
 	}
-	fetch := &fetch{order: order}
-	fetch.progress = &progress{output: order.output, redact: newRedactor(order.environment), every: order.timing.report}
+	fetch := &fetch{task: task}
+	fetch.progress = &progress{output: task.output, redact: newRedactor(task.environment), every: task.timing.report}
 	switch at.scheme {
 	case schemeS3:
-		fetch.origin, err = newBucket(at, order.environment, order.timing.stall)
+		fetch.origin, err = newBucket(at, task.environment, task.timing.stall)
 	case schemeHub:
-		fetch.origin, err = newHub(at, order.environment, order.timing.stall)
+		fetch.origin, err = newHub(at, task.environment, task.timing.stall)
 	default:
-		return fetch.copyClaim(ctx, at)
+		return fetch.copyPVC(ctx, at)
 	}
 	if err != nil {
 		return err
 	}
-	return fetch.into(ctx, at, nil)
+	return fetch.fetchInto(ctx, at, nil)
 }
 
-// copyClaim copies from a claim, unless what it is asked for is in its place.
-func (fetch *fetch) copyClaim(ctx context.Context, at location) error {
-	claim, err := newClaim(at, fetch.from, fetch.progress.say)
+// copyPVC copies from a PVC, unless the source is the destination.
+func (f *fetch) copyPVC(ctx context.Context, at location) error {
+	source, err := newPVC(at, f.from, f.progress.logf)
 	if err != nil {
 		return err
 	}
-	defer claim.root.Close()
-	if claim.isIn(fetch.directory) {
-		fetch.progress.say("%s is in its place already: the job has the same claim; nothing is copied", fetch.uri)
+	defer source.root.Close()
+	if source.isDestination(f.directory) {
+		f.progress.logf("%s is already in the destination: the job uses the same PVC; nothing is copied", f.uri)
 		return nil
 	}
-	fetch.origin = claim
-	return fetch.into(ctx, at, claim)
+	f.origin = source
+	return f.fetchInto(ctx, at, source)
 }
 
-// into fills the directory.
-func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
-	if fetch.destination, err = openDestination(ctx, fetch.directory, fetch.progress.say); err != nil {
+// fetchInto downloads to the destination.
+func (f *fetch) fetchInto(ctx context.Context, at location, source *pvc) (err error) {
+	if f.destination, err = openDestination(ctx, f.directory, f.progress.logf); err != nil {
 		return err
 	}
-	defer fetch.destination.close()
-	if claim != nil {
-		info, err := fetch.destination.info()
+	defer f.destination.close()
+	if source != nil {
+		info, err := f.destination.info()
 		if err == nil {
-			err = claim.apartFrom(info)
+			err = source.checkOverlap(info)
 		}
 		if err != nil {
-			return onDisk(err, "read "+fetch.directory)
+			return explainDiskError(err, "read "+f.directory)
 		}
 	}
-	if err := fetch.destination.claimFor(at.String()); err != nil {
+	if err := f.destination.prepareFor(at.String()); err != nil {
 		return err
 	}
-	entries, err := fetch.list(ctx)
+	entries, err := f.list(ctx)
 	if err != nil {
 		return err
 	}
-	return fetch.withSpace(fetch.fill(ctx, at, entries), entries)
+	return f.explainFullVolume(f.fill(ctx, at, entries), entries)
 }
 
-func (fetch *fetch) list(ctx context.Context) (entries []entry, err error) {
-	err = persist(ctx, fetch.timing, fetch.timing.firstPatience, fetch.progress.notice, fetch.origin.listed, func() error {
-		entries, err = fetch.origin.list(ctx)
+func (f *fetch) list(ctx context.Context) (entries []entry, err error) {
+	err = retry(ctx, f.timing, f.timing.maxFirstResponse, f.progress.logSometimes, f.origin.listed, func() error {
+		entries, err = f.origin.list(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := checkConflicts(entries); err != nil {
-		return nil, &Failure{What: err.Error(), Advice: "rename one of them where it is stored"}
+		return nil, &Failure{What: err.Error(), Advice: "rename one of them at the source"}
 	}
 	return entries, nil
 }
 
-func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) error {
+func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 	started := time.Now()
-	missing, gone := fetch.compare(entries)
-	made := marker{URI: at.String(), Revision: fetch.origin.revision()}
+	missing, obsolete := f.compare(entries)
+	complete := marker{URI: at.String(), Revision: f.origin.revision()}
 	var missingBytes int64
 	for _, entry := range entries {
 		if entry.kind == fileEntry {
-			made.Files++
-			made.Bytes += entry.size
+			complete.Files++
+			complete.Bytes += entry.size
 		}
 	}
 	for _, entry := range missing {
-		missingBytes += entry.size - fetch.destination.partSize(*entry)
+		missingBytes += entry.size - f.destination.partSize(*entry)
 	}
-	fetch.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
-	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
-	if err := fetch.prepare(entries, missing, missingBytes, gone, made); err != nil {
+	f.progress.expect(complete.Files, complete.Files-len(missing), complete.Bytes, complete.Bytes-missingBytes)
+	f.progress.logf("%s: %d files, %s; %d files and %s left to fetch", f.uri, complete.Files, size(complete.Bytes), len(missing), size(missingBytes))
+	if err := f.prepare(entries, missing, missingBytes, obsolete, complete); err != nil {
 		return err
 	}
-	if err := fetch.downloadAll(ctx, missing); err != nil {
+	if err := f.downloadAll(ctx, missing); err != nil {
 		return err
 	}
-	for _, line := range gone {
-		if err := fetch.destination.forget(line); err != nil {
+	for _, line := range obsolete {
+		if err := f.destination.forget(line); err != nil {
 			return err
 		}
 	}
-	if err := fetch.destination.finish(entries); err != nil {
+	if err := f.destination.finish(entries); err != nil {
 		return err
 	}
-	if err := fetch.destination.mark(made); err != nil {
+	if err := f.destination.mark(complete); err != nil {
 		return err
 	}
 	took := time.Since(started)
-	fetch.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", fetch.uri, fetch.directory, made.Files, size(made.Bytes),
-		size(fetch.progress.received), took.Round(time.Second/10), size(int64(float64(fetch.progress.received)/max(took.Seconds(), 0.001))))
+	f.progress.logf("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", f.uri, f.directory, complete.Files, size(complete.Bytes),
+		size(f.progress.received), took.Round(time.Second/10), size(int64(float64(f.progress.received)/max(took.Seconds(), 0.001))))
 	return nil
 }
 
-// compare finds what is missing, the largest first, and what was fetched before
-// and is no longer there.
-func (fetch *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) {
-	lines := fetch.destination.journal.lines
+// compare returns the missing files, the largest first, and the downloaded files that the
+// source no longer has.
+func (f *fetch) compare(entries []entry) (missing []*entry, obsolete []journalLine) {
+	lines := f.destination.journal.lines
 	for i := range entries {
 		entry := &entries[i]
 		if line := lines[entry.path]; line != nil {
 			line.wanted = true
 		}
-		if entry.kind == fileEntry && !fetch.destination.has(*entry) {
+		if entry.kind == fileEntry && !f.destination.has(*entry) {
 			missing = append(missing, entry)
 		}
 	}
 	for _, line := range lines {
 		if !line.wanted {
-			gone = append(gone, *line)
+			obsolete = append(obsolete, *line)
 		}
 	}
 	slices.SortStableFunc(missing, func(a, b *entry) int { return cmp.Compare(b.size, a.size) })
-	return missing, gone
+	return missing, obsolete
 }
 
-// prepare makes room. From here on the directory is not what the marker says.
-func (fetch *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []journalLine, wanted marker) error {
-	if found, complete := fetch.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
-		if err := fetch.destination.unmark(); err != nil {
+// prepare checks the free space and creates directories. From here on the marker is not
+// valid.
+func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, obsolete []journalLine, wanted marker) error {
+	if found, complete := f.destination.marker(); complete && (len(missing) > 0 || len(obsolete) > 0 || found != wanted) {
+		if err := f.destination.unmark(); err != nil {
 			return err
 		}
 	}
-	if err := fetch.destination.removeParts(missing); err != nil {
+	if err := f.destination.removeParts(missing); err != nil {
 		return err
 	}
-	if free, total, known := fetch.destination.space(); known && bytes > free {
+	if free, total, known := f.destination.space(); known && bytes > free {
 		return &Failure{
-			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.directory, size(free), size(total)),
-			Advice: "use a larger claim: storage.size, or another claimName",
+			What:   fmt.Sprintf("it needs %s of free space, but the volume of %s has only %s free of %s", size(bytes), f.directory, size(free), size(total)),
+			Advice: "use a larger PVC: set storage.size, or another claimName",
 		}
 	}
-	return fetch.destination.makeDirectories(entries)
+	return f.destination.createDirectories(entries)
 }
 
-// downloadAll fetches many files at once, and stops at the first that cannot be.
-func (fetch *fetch) downloadAll(ctx context.Context, missing []*entry) error {
+// downloadAll downloads files in parallel, and stops at the first failure.
+func (f *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := fetch.progress.report()
+	stop := f.progress.report()
 	defer stop()
 	queue := make(chan *entry)
 	var group sync.WaitGroup
-	for range max(1, min(fetch.parallel, len(missing))) {
+	for range max(1, min(f.parallel, len(missing))) {
 		group.Go(func() {
 			buffer := make([]byte, bufferSize)
 			for entry := range queue {
-				if err := fetch.one(ctx, *entry, buffer); err != nil {
+				if err := f.fetchFile(ctx, *entry, buffer); err != nil {
 					cancel(err)
 					return
 				}
@@ -229,23 +230,23 @@ func (fetch *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	return nil
 }
 
-func (fetch *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
-	if adopted, err := fetch.adopt(ctx, entry, buffer); adopted || err != nil {
+func (f *fetch) fetchFile(ctx context.Context, entry entry, buffer []byte) error {
+	if adopted, err := f.adopt(ctx, entry, buffer); adopted || err != nil {
 		return err
 	}
-	return fetch.download(ctx, entry, buffer)
+	return f.download(ctx, entry, buffer)
 }
 
-// withSpace adds to a full volume how large it is, and how large it should be.
-func (fetch *fetch) withSpace(err error, entries []entry) error {
+// explainFullVolume adds the sizes of the volume and the data to a failure.
+func (f *fetch) explainFullVolume(err error, entries []entry) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-	_, total, known := fetch.destination.space()
+	_, total, known := f.destination.space()
 	if failure, explained := asFailure(err); full && explained && known {
 		var bytes int64
 		for _, entry := range entries {
 			bytes += entry.size
 		}
-		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), fetch.uri, size(bytes))
+		failure.Advice = fmt.Sprintf("the volume has %s in total, but %s alone needs %s: use a larger PVC (set storage.size, or another claimName)", size(total), f.uri, size(bytes))
 	}
 	return err
 }

@@ -15,105 +15,104 @@ import (
 	"time"
 )
 
-// quick is a timing for servers on this machine.
+// quick returns short timings for local servers.
 func quick() timing {
 	return timing{
-		patience: 10 * time.Second, firstPatience: 10 * time.Second, stall: 5 * time.Second,
-		pause: time.Millisecond, longestPause: 10 * time.Millisecond, report: time.Hour,
+		maxIdle: 10 * time.Second, maxFirstResponse: 10 * time.Second, stall: 5 * time.Second,
+		pause: time.Millisecond, maxPause: 10 * time.Millisecond, report: time.Hour,
 	}
 }
 
-// result is what a run left behind.
+// result of a run.
 type result struct {
 	code            int
 	output, message string
 }
 
-// runner runs the command line as a pod would, and looks for credentials in
-// everything that comes out.
+// runner runs the command line as a pod would, and checks all output for credentials.
 type runner struct {
 	*testing.T
 	directory   string
 	environment map[string]string
 	timing      timing
 	context     context.Context
-	// told is what all runs have said so far, for tests that look on.
-	told *lockedBuffer
+	// output has the output of all runs so far, for tests that watch it.
+	output *lockedBuffer
 }
 
 func newRunner(t *testing.T, environment map[string]string) *runner {
 	return &runner{T: t, directory: filepath.Join(t.TempDir(), "workspace", "dataset"), environment: environment, timing: quick(), context: t.Context()}
 }
 
-func (runner *runner) run(arguments ...string) result {
-	runner.Helper()
-	log := filepath.Join(runner.TempDir(), "termination-log")
+func (r *runner) run(arguments ...string) result {
+	r.Helper()
+	log := filepath.Join(r.TempDir(), "termination-log")
 	lookup := func(name string) string {
 		if name == terminationLogVariable {
 			return log
 		}
-		return runner.environment[name]
+		return r.environment[name]
 	}
 	var output lockedBuffer
 	said := io.Writer(&output)
-	if runner.told != nil {
-		said = io.MultiWriter(&output, runner.told)
+	if r.output != nil {
+		said = io.MultiWriter(&output, r.output)
 	}
-	got := result{code: run(runner.context, arguments, lookup, said, runner.timing)}
+	got := result{code: run(r.context, arguments, lookup, said, r.timing)}
 	got.output = output.String()
 	if text, err := os.ReadFile(log); err == nil {
 		got.message = string(text)
 	}
 	for _, name := range credentialVariables {
-		secret := strings.TrimSpace(runner.environment[name])
+		secret := strings.TrimSpace(r.environment[name])
 		if secret != "" && strings.Contains(got.output+got.message, secret) {
-			runner.Errorf("the value of %s is in the output:\n%s", name, got.output)
+			r.Errorf("the value of %s is in the output:\n%s", name, got.output)
 		}
 	}
 	if len(got.message) > 2048 || strings.Contains(got.message, "\n") {
-		runner.Errorf("the termination message is not one short line: %q", got.message)
+		r.Errorf("the termination message is not one short line: %q", got.message)
 	}
 	return got
 }
 
 // fetch fetches a dataset into the runner's directory.
-func (runner *runner) fetch(uri string, flags ...string) result {
-	runner.Helper()
-	return runner.run(append(append([]string{"fetch", "--kind", "dataset"}, flags...), uri, runner.directory)...)
+func (r *runner) fetch(uri string, flags ...string) result {
+	r.Helper()
+	return r.run(append(append([]string{"fetch", "--kind", "dataset"}, flags...), uri, r.directory)...)
 }
 
-// fetched fetches, and fails the test if it does not work.
-func (runner *runner) fetched(uri string, flags ...string) string {
-	runner.Helper()
-	got := runner.fetch(uri, flags...)
+// fetched fetches, and fails the test on an error.
+func (r *runner) fetched(uri string, flags ...string) string {
+	r.Helper()
+	got := r.fetch(uri, flags...)
 	if got.code != 0 {
-		runner.Fatalf("exit code %d:\n%s", got.code, got.output)
+		r.Fatalf("exit code %d:\n%s", got.code, got.output)
 	}
 	if got.message != "" {
-		runner.Errorf("a termination message of a run that succeeded: %s", got.message)
+		r.Errorf("a termination message of a run that succeeded: %s", got.message)
 	}
 	return got.output
 }
 
-// refused fetches, and fails the test if the last message is not the wanted one.
-func (runner *runner) refused(uri, want string, flags ...string) {
-	runner.Helper()
-	got := runner.fetch(uri, flags...)
+// refused fetches, and fails the test if the last message is not the expected one.
+func (r *runner) refused(uri, want string, flags ...string) {
+	r.Helper()
+	got := r.fetch(uri, flags...)
 	if got.code != exitFailure {
-		runner.Fatalf("exit code %d:\n%s", got.code, got.output)
+		r.Fatalf("exit code %d:\n%s", got.code, got.output)
 	}
 	if want = fmt.Sprintf("cannot fetch the dataset %s: %s", uri, want); got.message != want {
-		runner.Errorf("message\n%s\nwant\n%s", got.message, want)
+		r.Errorf("message\n%s\nwant\n%s", got.message, want)
 	}
 	if !strings.Contains(got.output, got.message) {
-		runner.Errorf("the log does not have the message:\n%s", got.output)
+		r.Errorf("the log does not have the message:\n%s", got.output)
 	}
 }
 
 // files of the directory with their contents, without the initializer's own.
-func (runner *runner) files() map[string]string {
-	runner.Helper()
-	return filesIn(runner.T, runner.directory)
+func (r *runner) files() map[string]string {
+	r.Helper()
+	return filesIn(r.T, r.directory)
 }
 
 func filesIn(t *testing.T, directory string) map[string]string {
@@ -137,21 +136,21 @@ func filesIn(t *testing.T, directory string) map[string]string {
 	return files
 }
 
-// parts are the downloads that are not complete.
-func (runner *runner) parts() (parts []string) {
-	found, err := filepath.Glob(filepath.Join(runner.directory, ownPrefix+"*"+partSuffix))
+// parts returns the partial downloads.
+func (r *runner) parts() (parts []string) {
+	found, err := filepath.Glob(filepath.Join(r.directory, ownPrefix+"*"+partSuffix))
 	if err != nil {
-		runner.Fatal(err)
+		r.Fatal(err)
 	}
 	return found
 }
 
-func (runner *runner) complete() bool {
-	_, err := os.Stat(filepath.Join(runner.directory, markerFile))
+func (r *runner) complete() bool {
+	_, err := os.Stat(filepath.Join(r.directory, markerFile))
 	return err == nil
 }
 
-// write makes files below a directory.
+// write creates files below a directory.
 func write(t *testing.T, directory string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -165,7 +164,7 @@ func write(t *testing.T, directory string, files map[string]string) {
 	}
 }
 
-// random content that is the same in every run, and does not compress.
+// random returns content that is the same in every run, and does not compress.
 func random(length int) string {
 	content, state := make([]byte, length), uint32(2463534242)
 	for i := range content {
@@ -182,53 +181,54 @@ type lockedBuffer struct {
 	buffer bytes.Buffer
 }
 
-func (locked *lockedBuffer) Write(text []byte) (int, error) {
-	locked.mutex.Lock()
-	defer locked.mutex.Unlock()
-	return locked.buffer.Write(text)
+func (l *lockedBuffer) Write(text []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.buffer.Write(text)
 }
 
-func (locked *lockedBuffer) String() string {
-	locked.mutex.Lock()
-	defer locked.mutex.Unlock()
-	return locked.buffer.String()
+func (l *lockedBuffer) String() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.buffer.String()
 }
 
-// spoiled is what goes wrong with answers.
+// spoiled is a response with a fault.
 type spoiled struct {
 	http.ResponseWriter
-	// cutAfter bytes the connection is cut; below zero never.
+	// cutAfter is the number of bytes after which the connection is closed; negative for
+	// never.
 	cutAfter int
-	// stallAfter bytes nothing comes any more; below zero never.
+	// stallAfter is the number of bytes after which nothing is sent; negative for never.
 	stallAfter int
 	// flip changes the first byte.
 	flip bool
-	// sent counts what left.
+	// sent counts the bytes that were sent.
 	sent  *int64
 	count int
 	done  <-chan struct{}
 }
 
-func (spoiled *spoiled) Write(text []byte) (int, error) {
-	if spoiled.flip && spoiled.count == 0 && len(text) > 0 {
+func (s *spoiled) Write(text []byte) (int, error) {
+	if s.flip && s.count == 0 && len(text) > 0 {
 		text = append([]byte{text[0] ^ 1}, text[1:]...)
 	}
 	limit := len(text)
-	if spoiled.cutAfter >= 0 {
-		limit = min(limit, max(spoiled.cutAfter-spoiled.count, 0))
+	if s.cutAfter >= 0 {
+		limit = min(limit, max(s.cutAfter-s.count, 0))
 	}
-	if spoiled.stallAfter >= 0 {
-		limit = min(limit, max(spoiled.stallAfter-spoiled.count, 0))
+	if s.stallAfter >= 0 {
+		limit = min(limit, max(s.stallAfter-s.count, 0))
 	}
-	count, err := spoiled.ResponseWriter.Write(text[:limit])
-	spoiled.count += count
-	if spoiled.sent != nil {
-		*spoiled.sent += int64(count)
+	count, err := s.ResponseWriter.Write(text[:limit])
+	s.count += count
+	if s.sent != nil {
+		*s.sent += int64(count)
 	}
 	if err == nil && limit < len(text) {
-		_ = http.NewResponseController(spoiled.ResponseWriter).Flush()
-		if spoiled.stallAfter >= 0 {
-			<-spoiled.done
+		_ = http.NewResponseController(s.ResponseWriter).Flush()
+		if s.stallAfter >= 0 {
+			<-s.done
 		}
 		panic(http.ErrAbortHandler)
 	}

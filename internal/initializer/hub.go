@@ -16,23 +16,22 @@ const (
 	hubEndpointVariable = "HF_ENDPOINT"
 	hubBundleVariable   = "REQUESTS_CA_BUNDLE"
 	hubEndpoint         = "https://huggingface.co"
-	// longestAnswer bounds one answer of the API: a page has at most 1,000 files.
-	longestAnswer = 32 << 20
-	mostPages     = 100_000
+	// maxResponse limits one response of the API: a page has at most 1,000 files.
+	maxResponse = 32 << 20
+	maxPages    = 100_000
 )
 
-// hub is an origin of the files of one repository of the Hugging Face hub, or of
-// a server that speaks as it does.
+// hub has the files of one repository of the Hugging Face hub, or of a compatible server.
 type hub struct {
 	location
 	endpoint *url.URL
 	client   *http.Client
 	hasToken bool
-	// commit is what the revision was when the files were listed: what is fetched
-	// belongs together even if the branch moves on meanwhile.
+	// commit is the resolved revision: all files are of the same commit even if the branch
+	// changes.
 	commit string
-	// found is what the list had until the next page, so that it can go on there.
-	found []entry
+	// files of the pages that were listed, so that a retry continues with the next page.
+	files []entry
 	next  string
 	pages int
 }
@@ -44,7 +43,7 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}
 	endpoint, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return nil, misconfigured("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
+		return nil, misconfigured("%s in the Secret must be the URL of a Hugging Face hub, such as %s", hubEndpointVariable, hubEndpoint)
 	}
 	transport, err := newTransport(environment, hubBundleVariable, stall)
 	if err != nil {
@@ -52,7 +51,7 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}
 	token, name := environment.value(tokenVariables...)
 	if strings.ContainsFunc(token, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
-		return nil, misconfigured("%s in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it", name)
+		return nil, misconfigured("%s in the Secret is not a valid token: it has spaces, line feeds or other invalid characters", name)
 	}
 	return &hub{
 		location: at,
@@ -62,59 +61,58 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}, nil
 }
 
-// authorized shows the token to the hub and to nobody else. Files are stored with
-// others, to whose hosts the hub redirects; net/http would hand the token on to
-// hosts below the hub's own name.
+// authorized sends the token only to the hub. The hub redirects downloads to other hosts;
+// net/http would send the token to subdomains of the hub as well.
 type authorized struct {
 	endpoint *url.URL
 	token    string
 	next     http.RoundTripper
 }
 
-func (authorized *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
+func (a *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("User-Agent", "trireme-initializer/1")
 	request.Header.Del("Referer")
-	if authorized.token != "" && request.URL.Scheme == authorized.endpoint.Scheme && request.URL.Host == authorized.endpoint.Host {
-		request.Header.Set("Authorization", "Bearer "+authorized.token)
+	if a.token != "" && request.URL.Scheme == a.endpoint.Scheme && request.URL.Host == a.endpoint.Host {
+		request.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	return authorized.next.RoundTrip(request)
+	return a.next.RoundTrip(request)
 }
 
-func (hub *hub) revision() string { return hub.commit }
+func (h *hub) revision() string { return h.commit }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
-func (hub *hub) listed() int64 { return int64(len(hub.found)) }
+func (h *hub) listed() int64 { return int64(len(h.files)) }
 
-func (hub *hub) list(ctx context.Context) ([]entry, error) {
-	if hub.commit == "" {
+func (h *hub) list(ctx context.Context) ([]entry, error) {
+	if h.commit == "" {
 		var repository struct {
 			SHA string `json:"sha"`
 		}
-		if _, err := hub.get(ctx, hub.api("revision", hub.location.revision), &repository); err != nil {
+		if _, err := h.get(ctx, h.api("revision", h.location.revision), &repository); err != nil {
 			return nil, err
 		}
 		if !commitID.MatchString(repository.SHA) {
-			return nil, hub.notAHub()
+			return nil, h.notAHub()
 		}
-		hub.commit = repository.SHA
-		hub.next = hub.api("tree", hub.commit) + "?recursive=true"
+		h.commit = repository.SHA
+		h.next = h.api("tree", h.commit) + "?recursive=true"
 	}
-	for hub.next != "" {
-		if err := hub.listPage(ctx); err != nil {
+	for h.next != "" {
+		if err := h.listPage(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if len(hub.found) == 0 {
-		return nil, &Failure{What: fmt.Sprintf("%s has no files", hub.describe()), Advice: "check the name and the revision in storageUri"}
+	if len(h.files) == 0 {
+		return nil, &Failure{What: fmt.Sprintf("%s has no files", h.describe()), Advice: "check the name and the revision in storageUri"}
 	}
-	return hub.found, nil
+	return h.files, nil
 }
 
-func (hub *hub) listPage(ctx context.Context) error {
+func (h *hub) listPage(ctx context.Context) error {
 	var files []hubFile
-	header, err := hub.get(ctx, hub.next, &files)
+	header, err := h.get(ctx, h.next, &files)
 	if err != nil {
 		return err
 	}
@@ -122,111 +120,111 @@ func (hub *hub) listPage(ctx context.Context) error {
 		if file.Type != "file" || isOwn(file.Path) {
 			continue
 		}
-		made, err := file.entry()
+		e, err := file.entry()
 		if err != nil {
 			return err
 		}
-		hub.found = append(hub.found, made)
+		h.files = append(h.files, e)
 	}
-	// A list without an end is none.
-	if hub.pages++; hub.pages > mostPages {
-		return hub.notAHub()
+	// A list with this many pages never ends.
+	if h.pages++; h.pages > maxPages {
+		return h.notAHub()
 	}
-	hub.next = nextPage(header, hub.next)
+	h.next = nextPage(header, h.next)
 	return nil
 }
 
-// hubFile is what the hub's list of files says about one.
+// hubFile is a file in the hub's list.
 type hubFile struct {
 	Type string `json:"type"`
 	Path string `json:"path"`
 	Size int64  `json:"size"`
 	OID  string `json:"oid"`
-	// LFS is there for files that git only has a pointer to.
+	// LFS is set for files that git only has a pointer to.
 	LFS *struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
 	} `json:"lfs"`
 }
 
-func (file *hubFile) entry() (entry, error) {
-	if err := checkPath(file.Path); err != nil {
-		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", file.Path, err), Advice: "rename or remove it in the repository"}
+func (h *hubFile) entry() (entry, error) {
+	if err := checkPath(h.Path); err != nil {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", h.Path, err), Advice: "rename or remove it in the repository"}
 	}
-	if file.Size < 0 || file.LFS != nil && file.LFS.Size < 0 {
-		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a size below zero", file.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
+	if h.Size < 0 || h.LFS != nil && h.LFS.Size < 0 {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a negative size", h.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
 	}
-	if lfs := file.LFS; lfs != nil {
-		return entry{path: file.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil
+	if lfs := h.LFS; lfs != nil {
+		return entry{path: h.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil
 	}
-	return entry{path: file.Path, size: file.Size, version: file.OID, checksum: checksum{algorithm: gitBlob, sum: file.OID}}, nil
+	return entry{path: h.Path, size: h.Size, version: h.OID, checksum: checksum{algorithm: gitBlob, sum: h.OID}}, nil
 }
 
-func (hub *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+func (h *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
 	var path strings.Builder
-	if hub.repositories == Dataset {
+	if h.repositoryKind == Dataset {
 		path.WriteString("/datasets")
 	}
-	path.WriteString("/" + hub.container + "/resolve/" + hub.commit)
+	path.WriteString("/" + h.container + "/resolve/" + h.commit)
 	for part := range strings.SplitSeq(entry.path, "/") {
 		path.WriteString("/" + url.PathEscape(part))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, hub.endpoint.String()+path.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.endpoint.String()+path.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	if offset > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	response, err := hub.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
 		return &content{ReadCloser: response.Body, checksum: entry.checksum}, nil
 	case http.StatusPartialContent:
-		return &content{ReadCloser: response.Body, offset: beginning(response.Header, offset), checksum: entry.checksum}, nil
+		return &content{ReadCloser: response.Body, offset: startOffset(response.Header, offset), checksum: entry.checksum}, nil
 	}
 	defer response.Body.Close()
-	return nil, hub.explain(response, entry.path)
+	return nil, h.explain(response, entry.path)
 }
 
-func (hub *hub) interrupted(ctx context.Context, _ entry, err error) error {
-	return hub.unreachable(ctx, err)
+func (h *hub) interrupted(ctx context.Context, _ entry, err error) error {
+	return h.unreachable(ctx, err)
 }
 
-// api is the address of something about the repository.
-func (hub *hub) api(what, revision string) string {
-	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", hub.endpoint, hub.repositories, hub.container, what, url.PathEscape(revision))
+// api returns a URL of the repository's API.
+func (h *hub) api(what, revision string) string {
+	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", h.endpoint, h.repositoryKind, h.container, what, url.PathEscape(revision))
 }
 
-func (hub *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
+func (h *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, hub.notAHub()
+		return nil, h.notAHub()
 	}
-	response, err := hub.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, hub.explain(response, "")
+		return nil, h.explain(response, "")
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return nil, hub.notAHub()
+		return nil, h.notAHub()
 	}
 	return response.Header, nil
 }
 
 var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="next"`)
 
-// nextPage is the address of the next page of a list, if there is one.
+// nextPage returns the URL of the next page of a list, if there is one.
 func nextPage(header http.Header, current string) string {
 	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
 	if found == nil {

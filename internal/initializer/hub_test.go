@@ -73,7 +73,7 @@ func TestRepositoriesAreFetched(t *testing.T) {
 	}
 }
 
-func TestAnotherRunFetchesOnlyWhatTheHubChanged(t *testing.T) {
+func TestSecondRunFetchesHubChanges(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	runner := newRunner(t, hub.environment())
 	runner.fetched("hf://owner/name")
@@ -97,8 +97,8 @@ func TestAnotherRunFetchesOnlyWhatTheHubChanged(t *testing.T) {
 	}
 }
 
-// A branch that moves while it is fetched must not mix two commits.
-func TestABranchThatMoves(t *testing.T) {
+// A branch that changes during the download must not mix two commits.
+func TestBranchMovesDuringDownload(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	const secondSHA = "2222222222222222222222222222222222222222"
 	hub.commits[secondSHA] = map[string]string{"README.md": "another one"}
@@ -117,9 +117,9 @@ func TestABranchThatMoves(t *testing.T) {
 	}
 }
 
-func TestFaultsOfTheHub(t *testing.T) {
+func TestHubErrors(t *testing.T) {
 	const large = "weights/model-00001-of-00002.safetensors"
-	// few lets a request pass after it was refused a few times.
+	// few accepts a request after it was refused a few times.
 	few := func(host, part string, times int, refuse func(http.ResponseWriter)) func(string, http.ResponseWriter, *http.Request) bool {
 		count := 0
 		return func(at string, writer http.ResponseWriter, request *http.Request) bool {
@@ -142,7 +142,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 	cases := map[string]struct {
 		before func(string, http.ResponseWriter, *http.Request) bool
 		spoil  func(path string, try int, spoiled *spoiled)
-		// asked is what was asked of the store for the large file, if that matters.
+		// asked are the expected requests to the store for the large file, if they matter.
 		asked []string
 	}{
 		"too many requests":        {before: few("hub", "/tree/", 2, status(http.StatusTooManyRequests, "Retry-After", "0"))},
@@ -193,7 +193,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 func TestMessagesAboutTheHub(t *testing.T) {
 	const (
 		aToken = "put HF_TOKEN into a Secret and name it in secretRef"
-		anew   = "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew"
+		anew   = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	)
 	answer := func(host, part string, status int, code string) func(string, http.ResponseWriter, *http.Request) bool {
 		return func(at string, writer http.ResponseWriter, request *http.Request) bool {
@@ -212,46 +212,46 @@ func TestMessagesAboutTheHub(t *testing.T) {
 		before      func(string, http.ResponseWriter, *http.Request) bool
 		want        string
 	}{
-		"not there":            {uri: "hf://owner/other", want: `there is no dataset repository owner/other at HUB, or it is private; check the name, give the token in HF_TOKEN of the Secret the right to read it, or write hf://models/owner/other if it is a model`},
-		"not there for nobody": {environment: map[string]string{"HF_TOKEN": ""}, change: func(hub *hubServer) { hub.private = true }, want: `there is no dataset repository owner/name at HUB, or it is private; check the name, name a Secret with HF_TOKEN in secretRef, or write hf://models/owner/name if it is a model`},
-		"no such model":        {uri: "hf://models/owner/name", want: `there is no model repository owner/name at HUB, or it is private; check the name, give the token in HF_TOKEN of the Secret the right to read it, or write hf://datasets/owner/name if it is a dataset`},
-		"no such revision":     {uri: "hf://owner/name@v9", want: `the dataset repository owner/name at HUB has no revision "v9"; check what stands behind the @ in storageUri`},
-		"gated":                {change: func(hub *hubServer) { hub.gated = true }, want: `the dataset repository owner/name at HUB is gated; ask for access on its page, with the account that the token in HF_TOKEN of the Secret belongs to`},
-		"gated for nobody":     {environment: map[string]string{"HF_TOKEN": ""}, change: func(hub *hubServer) { hub.gated = true }, want: `the dataset repository owner/name at HUB is gated; ask for access on its page, then put a token of that account as HF_TOKEN into a Secret and name it in secretRef`},
+		"not there":            {uri: "hf://owner/other", want: `the dataset repository owner/other does not exist at HUB, or it is private; check the name, give the token in HF_TOKEN of the Secret permission to read it, or write hf://models/owner/other if it is a model`},
+		"not there for nobody": {environment: map[string]string{"HF_TOKEN": ""}, change: func(hub *hubServer) { hub.private = true }, want: `the dataset repository owner/name does not exist at HUB, or it is private; check the name, name a Secret with HF_TOKEN in secretRef, or write hf://models/owner/name if it is a model`},
+		"no such model":        {uri: "hf://models/owner/name", want: `the model repository owner/name does not exist at HUB, or it is private; check the name, give the token in HF_TOKEN of the Secret permission to read it, or write hf://datasets/owner/name if it is a dataset`},
+		"no such revision":     {uri: "hf://owner/name@v9", want: `the dataset repository owner/name at HUB has no revision "v9"; check the revision after the @ in storageUri`},
+		"gated":                {change: func(hub *hubServer) { hub.gated = true }, want: `the dataset repository owner/name at HUB is gated; request access on its page with the account of the token in HF_TOKEN of the Secret`},
+		"gated for nobody":     {environment: map[string]string{"HF_TOKEN": ""}, change: func(hub *hubServer) { hub.gated = true }, want: `the dataset repository owner/name at HUB is gated; request access on its page, then put a token of that account as HF_TOKEN into a Secret and name it in secretRef`},
 		"a wrong token":        {environment: map[string]string{"HF_TOKEN": "", "HUGGING_FACE_HUB_TOKEN": "hf_another"}, want: `HUB does not accept the token; renew HF_TOKEN in the Secret`},
-		"a strange token":      {environment: map[string]string{"HF_TOKEN": "two words"}, want: `HF_TOKEN in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it`},
-		"denied":               {before: answer("hub", "/tree/", http.StatusForbidden, ""), want: `access to the dataset repository owner/name at HUB is denied; give the token in HF_TOKEN of the Secret the right to read it`},
+		"a strange token":      {environment: map[string]string{"HF_TOKEN": "two words"}, want: `HF_TOKEN in the Secret is not a valid token: it has spaces, line feeds or other invalid characters`},
+		"denied":               {before: answer("hub", "/tree/", http.StatusForbidden, ""), want: `access to the dataset repository owner/name at HUB is denied; give the token in HF_TOKEN of the Secret permission to read it`},
 		"denied for nobody":    {environment: map[string]string{"HF_TOKEN": ""}, before: answer("hub", "/resolve/", http.StatusForbidden, ""), want: `access to the file "large" of the dataset repository owner/name at HUB is denied without a token; ` + aToken},
-		"too many":             {before: answer("hub", "/api/", http.StatusTooManyRequests, ""), want: `HUB has had too many requests from here; start the job again later`},
-		"too many of nobody":   {environment: map[string]string{"HF_TOKEN": ""}, before: answer("hub", "/api/", http.StatusTooManyRequests, ""), want: `HUB has had too many requests from here; with a token more are allowed: ` + aToken},
-		"broken":               {before: answer("hub", "/resolve/", http.StatusInternalServerError, ""), want: `HUB answers 500 Internal Server Error for the file "large" of the dataset repository owner/name at HUB; start the job again later`},
-		"strange":              {before: answer("hub", "/tree/", http.StatusTeapot, ""), want: `HUB answers 418 I'm a teapot for the dataset repository owner/name at HUB; check storageUri, and HF_ENDPOINT in the Secret`},
-		"gone":                 {before: answer("hub", "/resolve/", http.StatusNotFound, "EntryNotFound"), want: `the file "large" of the dataset repository owner/name at HUB is not there any more; start the job again`},
-		"the store is broken":  {before: answer("store", "", http.StatusServiceUnavailable, ""), want: `STORE, which stores the file "large" of the dataset repository owner/name at HUB, answers 503 Service Unavailable; start the job again later`},
-		"the store is away":    {change: func(hub *hubServer) { hub.store.Close() }, want: `STORE refuses connections; check HF_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it`},
+		"too many":             {before: answer("hub", "/api/", http.StatusTooManyRequests, ""), want: `HUB limits the requests from this cluster; restart the job later`},
+		"too many of nobody":   {environment: map[string]string{"HF_TOKEN": ""}, before: answer("hub", "/api/", http.StatusTooManyRequests, ""), want: `HUB limits the requests from this cluster; a token raises the limit: ` + aToken},
+		"broken":               {before: answer("hub", "/resolve/", http.StatusInternalServerError, ""), want: `HUB responds with 500 Internal Server Error for the file "large" of the dataset repository owner/name at HUB; restart the job later`},
+		"strange":              {before: answer("hub", "/tree/", http.StatusTeapot, ""), want: `HUB responds with 418 I'm a teapot for the dataset repository owner/name at HUB; check storageUri, and HF_ENDPOINT in the Secret`},
+		"gone":                 {before: answer("hub", "/resolve/", http.StatusNotFound, "EntryNotFound"), want: `the file "large" of the dataset repository owner/name at HUB no longer exists; restart the job`},
+		"the store is broken":  {before: answer("store", "", http.StatusServiceUnavailable, ""), want: `STORE, which stores the file "large" of the dataset repository owner/name at HUB, responds with 503 Service Unavailable; restart the job later`},
+		"the store is away":    {change: func(hub *hubServer) { hub.store.Close() }, want: `STORE refuses connections; check HF_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace`},
 		"empty":                {change: func(hub *hubServer) { hub.commits[firstSHA] = nil }, want: `the dataset repository owner/name at HUB has no files; check the name and the revision in storageUri`},
 		"a login page": {before: func(_ string, writer http.ResponseWriter, _ *http.Request) bool {
 			_, _ = writer.Write([]byte("<html>"))
 			return true
-		}, want: `HUB does not answer as the Hugging Face hub does; check HF_ENDPOINT in the Secret, and whether a proxy or login page answers in its place`},
+		}, want: `HUB does not respond like a Hugging Face hub; check HF_ENDPOINT in the Secret, and whether a proxy or login page answers instead`},
 		"no commit": {before: func(_ string, writer http.ResponseWriter, _ *http.Request) bool {
 			_, _ = writer.Write([]byte(`{"sha":"../x"}`))
 			return true
-		}, want: `HUB does not answer as the Hugging Face hub does; check HF_ENDPOINT in the Secret, and whether a proxy or login page answers in its place`},
-		"a way out": {change: func(hub *hubServer) { hub.commits[firstSHA] = map[string]string{"../x": "x"} }, want: `the file "../x" cannot be stored: its path has .. in it; rename or remove it in the repository`},
+		}, want: `HUB does not respond like a Hugging Face hub; check HF_ENDPOINT in the Secret, and whether a proxy or login page answers instead`},
+		"a way out": {change: func(hub *hubServer) { hub.commits[firstSHA] = map[string]string{"../x": "x"} }, want: `the file "../x" cannot be stored: its path has .. segments; rename or remove it in the repository`},
 		"a pointer for the file": {before: func(at string, writer http.ResponseWriter, _ *http.Request) bool {
 			if at == "store" {
 				_, _ = writer.Write([]byte((pointerOf(files["large"]) + strings.Repeat(" ", 200))[:200]))
 			}
 			return at == "store"
-		}, want: `the file "large" arrived with another SHA-256 than df27b533c56f4809a92b70941af0fd34e0663a3c184dbde80ffc025829892b6c; ` + anew},
+		}, want: `the file "large" has the wrong SHA-256: expected df27b533c56f4809a92b70941af0fd34e0663a3c184dbde80ffc025829892b6c; ` + anew},
 		"more than promised": {before: func(at string, writer http.ResponseWriter, _ *http.Request) bool {
 			if at == "store" {
 				_, _ = writer.Write([]byte(random(300)))
 			}
 			return at == "store"
-		}, want: `the file "large" is longer than the 200 B that were promised; ` + anew},
-		"a strange address": {environment: map[string]string{hubEndpointVariable: "https://user:hunter2@hub"}, want: `HF_ENDPOINT in the Secret must be the address of a hub, such as https://huggingface.co`},
+		}, want: `the file "large" is longer than the announced 200 B; ` + anew},
+		"a strange address": {environment: map[string]string{hubEndpointVariable: "https://user:hunter2@hub"}, want: `HF_ENDPOINT in the Secret must be the URL of a Hugging Face hub, such as https://huggingface.co`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestMessagesAboutTheHub(t *testing.T) {
 			environment := hub.environment()
 			maps.Copy(environment, tc.environment)
 			runner := newRunner(t, environment)
-			runner.timing.firstPatience, runner.timing.patience = 50*time.Millisecond, 50*time.Millisecond
+			runner.timing.maxFirstResponse, runner.timing.maxIdle = 50*time.Millisecond, 50*time.Millisecond
 			uri := tc.uri
 			if uri == "" {
 				uri = "hf://owner/name"
@@ -273,8 +273,8 @@ func TestMessagesAboutTheHub(t *testing.T) {
 	}
 }
 
-// A mirror may stand below a path.
-func TestAMirrorBelowAPath(t *testing.T) {
+// A mirror may have a path prefix.
+func TestMirrorWithPathPrefix(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
 	address, err := url.Parse(hub.api.URL)
 	if err != nil {
@@ -296,8 +296,8 @@ func TestAMirrorBelowAPath(t *testing.T) {
 	}
 }
 
-// A list that breaks off goes on with the page that it lacks.
-func TestPagesOfTheHubGoOn(t *testing.T) {
+// An interrupted list continues with the missing page.
+func TestHubPagesContinueAfterError(t *testing.T) {
 	server := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	var asked []string
 	server.before = func(_ string, writer http.ResponseWriter, request *http.Request) bool {
@@ -311,7 +311,7 @@ func TestPagesOfTheHubGoOn(t *testing.T) {
 		return false
 	}
 	environment := server.environment()
-	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositories: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 3*time.Second)
+	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositoryKind: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 
 const testToken = "hf_tokenOfTheTests"
 
-// hubServer stands in for the Hugging Face hub: its API and its resolver on one
-// host, the store of large files on another, to which it redirects with signed
-// addresses. It pages lists, moves branches and refuses as the real one does.
+// hubServer is a fake of the Hugging Face hub: its API and resolver on one host, the store
+// of large files on another, to which it redirects with signed URLs. It has pages, moving
+// branches and errors like the real one.
 type hubServer struct {
 	api, store *httptest.Server
 	t          *testing.T
@@ -29,23 +29,23 @@ type hubServer struct {
 	// commits by revision, and the files of each commit.
 	branches map[string]string
 	commits  map[string]map[string]string
-	// private repositories are hidden from requests without the token, gated ones
-	// only keep their files back.
+	// private repositories are hidden from requests without the token; gated ones only
+	// refuse their files.
 	private, gated bool
 
 	mutex sync.Mutex
-	// asked are requests of files by host: hub or store.
+	// asked are the requests for files, by host: hub or store.
 	asked []string
-	// leaked are requests to the store that had the token or came from somewhere.
+	// leaked are requests to the store that had the token or a referer.
 	leaked []string
-	// before may answer a request itself; it then returns true.
+	// before may respond to a request itself; it then returns true.
 	before func(host string, writer http.ResponseWriter, request *http.Request) bool
 	spoil  func(path string, try int, spoiled *spoiled)
 	tries  map[string]int
 }
 
 const (
-	// largeFile is from which size on a file is kept in the store, in the tests.
+	// largeFile is the minimum size of a file in the store.
 	largeFile = 100
 	pageSize  = 3
 	firstSHA  = "1111111111111111111111111111111111111111"
@@ -63,20 +63,20 @@ func newHubServer(t *testing.T, repository string, files map[string]string) *hub
 	return hub
 }
 
-func (hub *hubServer) environment() map[string]string {
-	return map[string]string{hubEndpointVariable: hub.api.URL, "HF_TOKEN": testToken + "\n"}
+func (h *hubServer) environment() map[string]string {
+	return map[string]string{hubEndpointVariable: h.api.URL, "HF_TOKEN": testToken + "\n"}
 }
 
-func (hub *hubServer) host() string { return strings.TrimPrefix(hub.api.URL, "http://") }
+func (h *hubServer) host() string { return strings.TrimPrefix(h.api.URL, "http://") }
 
-func (hub *hubServer) serving(host string, next http.HandlerFunc) http.HandlerFunc {
+func (h *hubServer) serving(host string, next http.HandlerFunc) http.HandlerFunc {
 	return func(writer http.ResponseWriter, request *http.Request) {
-		hub.mutex.Lock()
-		before := hub.before
+		h.mutex.Lock()
+		before := h.before
 		if authorization := request.Header.Get("Authorization"); host == "store" && (authorization != "" || request.Header.Get("Referer") != "") {
-			hub.leaked = append(hub.leaked, authorization+request.Header.Get("Referer"))
+			h.leaked = append(h.leaked, authorization+request.Header.Get("Referer"))
 		}
-		hub.mutex.Unlock()
+		h.mutex.Unlock()
 		if before == nil || !before(host, writer, request) {
 			next(writer, request)
 		}
@@ -90,26 +90,26 @@ func refuse(writer http.ResponseWriter, status int, code, message string) {
 	fmt.Fprintf(writer, `{"error":%q}`, message)
 }
 
-func (hub *hubServer) serveHub(writer http.ResponseWriter, request *http.Request) {
+func (h *hubServer) serveHub(writer http.ResponseWriter, request *http.Request) {
 	known := request.Header.Get("Authorization") == "Bearer "+testToken
 	if request.Header.Get("Authorization") != "" && !known {
 		refuse(writer, http.StatusUnauthorized, "", "Invalid credentials in Authorization header")
 		return
 	}
-	kind, name := "models", hub.repository
+	kind, name := "models", h.repository
 	if rest, isDataset := strings.CutPrefix(name, "datasets/"); isDataset {
 		kind, name = "datasets", rest
 	}
 	path := request.URL.EscapedPath()
-	if rest, isAPI := strings.CutPrefix(path, "/api/"+kind+"/"+name+"/"); isAPI && (known || !hub.private) {
-		hub.serveAPI(writer, request, rest)
+	if rest, isAPI := strings.CutPrefix(path, "/api/"+kind+"/"+name+"/"); isAPI && (known || !h.private) {
+		h.serveAPI(writer, request, rest)
 		return
 	}
-	if rest, isFile := strings.CutPrefix(path, "/"+hub.repository+"/resolve/"); isFile && (known || !hub.private) {
-		hub.serveFile(writer, request, rest, known)
+	if rest, isFile := strings.CutPrefix(path, "/"+h.repository+"/resolve/"); isFile && (known || !h.private) {
+		h.serveFile(writer, request, rest, known)
 		return
 	}
-	// A repository that is not there, or not for everybody.
+	// A repository that does not exist, or is private.
 	status := http.StatusUnauthorized
 	if known {
 		status = http.StatusNotFound
@@ -117,36 +117,36 @@ func (hub *hubServer) serveHub(writer http.ResponseWriter, request *http.Request
 	refuse(writer, status, "RepoNotFound", "Repository not found")
 }
 
-func (hub *hubServer) serveAPI(writer http.ResponseWriter, request *http.Request, rest string) {
+func (h *hubServer) serveAPI(writer http.ResponseWriter, request *http.Request, rest string) {
 	what, revision, _ := strings.Cut(rest, "/")
 	revision, err := url.PathUnescape(revision)
-	sha, found := hub.branches[revision]
+	sha, found := h.branches[revision]
 	if err != nil || !found {
 		refuse(writer, http.StatusNotFound, "RevisionNotFound", "Invalid rev id: "+revision)
 		return
 	}
 	if what == "revision" {
-		fmt.Fprintf(writer, `{"_id":"1","id":%q,"sha":%q,"siblings":[]}`, hub.repository, sha)
+		fmt.Fprintf(writer, `{"_id":"1","id":%q,"sha":%q,"siblings":[]}`, h.repository, sha)
 		return
 	}
-	entries := hub.tree(sha)
+	entries := h.tree(sha)
 	begin := 0
 	if cursor := request.URL.Query().Get("cursor"); cursor != "" {
 		_, _ = fmt.Sscan(cursor, &begin)
 	}
 	end := min(begin+pageSize, len(entries))
 	if end < len(entries) {
-		next := hub.api.URL + request.URL.EscapedPath() + fmt.Sprintf("?recursive=true&cursor=%d", end)
+		next := h.api.URL + request.URL.EscapedPath() + fmt.Sprintf("?recursive=true&cursor=%d", end)
 		writer.Header().Set("Link", "<"+next+`>; rel="next"`)
 	}
 	_ = json.NewEncoder(writer).Encode(entries[begin:end])
 }
 
-// tree is what the API says about the files of a commit, and their directories.
-func (hub *hubServer) tree(sha string) (entries []map[string]any) {
+// tree returns the API's list of files and directories of a commit.
+func (h *hubServer) tree(sha string) (entries []map[string]any) {
 	var paths []string
 	directories := map[string]bool{}
-	for path := range hub.commits[sha] {
+	for path := range h.commits[sha] {
 		paths = append(paths, path)
 		if at := strings.LastIndex(path, "/"); at > 0 {
 			directories[path[:at]] = true
@@ -157,7 +157,7 @@ func (hub *hubServer) tree(sha string) (entries []map[string]any) {
 		entries = append(entries, map[string]any{"type": "directory", "oid": firstSHA, "size": 0, "path": directory})
 	}
 	for _, path := range paths {
-		content := hub.commits[sha][path]
+		content := h.commits[sha][path]
 		if len(content) < largeFile {
 			sum := sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(content), content))
 			entries = append(entries, map[string]any{"type": "file", "oid": hex.EncodeToString(sum[:]), "size": len(content), "path": path})
@@ -173,62 +173,62 @@ func (hub *hubServer) tree(sha string) (entries []map[string]any) {
 	return entries
 }
 
-// pointerOf is what git has of a file that is kept in the store.
+// pointerOf returns git's pointer to a file in the store.
 func pointerOf(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", hex.EncodeToString(sum[:]), len(content))
 }
 
-func (hub *hubServer) serveFile(writer http.ResponseWriter, request *http.Request, rest string, known bool) {
+func (h *hubServer) serveFile(writer http.ResponseWriter, request *http.Request, rest string, known bool) {
 	sha, escaped, _ := strings.Cut(rest, "/")
 	path, err := url.PathUnescape(escaped)
-	content, found := hub.commits[sha][path]
-	hub.note("hub", path, request)
+	content, found := h.commits[sha][path]
+	h.note("hub", path, request)
 	switch {
-	case hub.gated && !known:
+	case h.gated && !known:
 		refuse(writer, http.StatusUnauthorized, "GatedRepo", "Access to this repository is restricted. You must have access to it and be authenticated to access it.")
-	case hub.gated:
+	case h.gated:
 		refuse(writer, http.StatusForbidden, "GatedRepo", "Access to this repository is restricted and you are not in the authorized list.")
 	case err != nil || !found:
 		refuse(writer, http.StatusNotFound, "EntryNotFound", "Entry not found")
 	case len(content) >= largeFile:
 		writer.Header().Set("X-Linked-Size", fmt.Sprint(len(content)))
 		writer.Header().Set("X-Repo-Commit", sha)
-		location := hub.store.URL + "/" + sha + "/" + escaped + "?X-Amz-Signature=signatureOfTheTests"
+		location := h.store.URL + "/" + sha + "/" + escaped + "?X-Amz-Signature=signatureOfTheTests"
 		http.Redirect(writer, request, location, http.StatusFound)
 	case !strings.Contains(request.URL.RawQuery, "cached"):
 		// Small files are redirected too, on the same host.
 		http.Redirect(writer, request, request.URL.EscapedPath()+"?cached", http.StatusTemporaryRedirect)
 	default:
-		http.ServeContent(hub.answer(writer, request, path), request, "", time.Time{}, strings.NewReader(content))
+		http.ServeContent(h.answer(writer, request, path), request, "", time.Time{}, strings.NewReader(content))
 	}
 }
 
-func (hub *hubServer) serveStore(writer http.ResponseWriter, request *http.Request) {
+func (h *hubServer) serveStore(writer http.ResponseWriter, request *http.Request) {
 	sha, path, _ := strings.Cut(strings.TrimPrefix(request.URL.Path, "/"), "/")
-	hub.note("store", path, request)
+	h.note("store", path, request)
 	if request.URL.Query().Get("X-Amz-Signature") != "signatureOfTheTests" {
 		http.Error(writer, "signature", http.StatusForbidden)
 		return
 	}
-	http.ServeContent(hub.answer(writer, request, path), request, "", time.Time{}, strings.NewReader(hub.commits[sha][path]))
+	http.ServeContent(h.answer(writer, request, path), request, "", time.Time{}, strings.NewReader(h.commits[sha][path]))
 }
 
-func (hub *hubServer) answer(writer http.ResponseWriter, request *http.Request, path string) http.ResponseWriter {
+func (h *hubServer) answer(writer http.ResponseWriter, request *http.Request, path string) http.ResponseWriter {
 	answer := &spoiled{ResponseWriter: writer, cutAfter: -1, stallAfter: -1, done: request.Context().Done()}
-	hub.mutex.Lock()
-	defer hub.mutex.Unlock()
-	if hub.spoil != nil {
-		hub.spoil(path, hub.tries[path], answer)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.spoil != nil {
+		h.spoil(path, h.tries[path], answer)
 	}
-	hub.tries[path]++
+	h.tries[path]++
 	return answer
 }
 
-func (hub *hubServer) note(host, path string, request *http.Request) {
-	hub.mutex.Lock()
-	defer hub.mutex.Unlock()
+func (h *hubServer) note(host, path string, request *http.Request) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
 	if request.URL.RawQuery != "cached" {
-		hub.asked = append(hub.asked, strings.TrimSpace(host+" "+path+" "+request.Header.Get("Range")))
+		h.asked = append(h.asked, strings.TrimSpace(host+" "+path+" "+request.Header.Get("Range")))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// journal remembers which files were fetched completely, one line each, so that
-// a restarted initializer neither fetches nor reads them again.
+// journal records which files are complete, one line each, so that a restarted initializer
+// neither downloads nor reads them again.
 type journal struct {
 	mutex sync.Mutex
 	file  *os.File
@@ -20,36 +20,36 @@ type journal struct {
 	torn  bool
 }
 
-// journalLine is a file, or, if it has a URI, the source of all that follow.
+// journalLine is a file or, if it has a URI, the source of all following lines.
 type journalLine struct {
 	URI     string `json:"uri,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Size    int64  `json:"size,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Modified is the file's time on the volume, in nanoseconds.
+	// Modified is the file's modification time on the volume, in nanoseconds.
 	Modified int64 `json:"modified,omitempty"`
 
-	// wanted: the source still has the file.
+	// wanted is true if the source still has the file.
 	wanted bool
 }
 
-// describes says whether a file is still the one that the line is about.
-func (line journalLine) describes(info fs.FileInfo) bool {
-	return info.Mode().IsRegular() && info.Size() == line.Size && info.ModTime().UnixNano() == line.Modified
+// describes tells whether a file is unchanged since the line was written.
+func (j journalLine) describes(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() == j.Size && info.ModTime().UnixNano() == j.Modified
 }
 
-// read takes in what is there. A line that was cut off by a crash is as good as
-// none: its file is fetched, or checked, again.
-func (journal *journal) read() error {
-	journal.lines = map[string]*journalLine{}
-	if _, err := journal.file.Seek(0, io.SeekStart); err != nil {
+// read reads the existing journal. A line that was cut off by a crash is ignored: its file
+// is downloaded, or checked, again.
+func (j *journal) read() error {
+	j.lines = map[string]*journalLine{}
+	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	reader := bufio.NewReader(journal.file)
+	reader := bufio.NewReader(j.file)
 	for {
 		text, err := reader.ReadBytes('\n')
 		if err == io.EOF {
-			journal.torn = len(text) > 0
+			j.torn = len(text) > 0
 			return nil
 		}
 		if err != nil {
@@ -59,39 +59,39 @@ func (journal *journal) read() error {
 		switch {
 		case json.Unmarshal(text, line) != nil:
 		case line.URI != "":
-			journal.uri = line.URI
-			journal.lines = map[string]*journalLine{}
+			j.uri = line.URI
+			j.lines = map[string]*journalLine{}
 		case checkPath(line.Path) == nil:
-			journal.lines[line.Path] = line
+			j.lines[line.Path] = line
 		}
 	}
 }
 
-// begin forgets everything, and is about another source from now on.
-func (journal *journal) begin(uri string) error {
-	if err := journal.file.Truncate(0); err != nil {
+// reset clears the journal and starts with another source.
+func (j *journal) reset(uri string) error {
+	if err := j.file.Truncate(0); err != nil {
 		return err
 	}
-	journal.uri, journal.torn, journal.lines = uri, false, map[string]*journalLine{}
-	return journal.append(journalLine{URI: uri})
+	j.uri, j.torn, j.lines = uri, false, map[string]*journalLine{}
+	return j.append(journalLine{URI: uri})
 }
 
-// add notes that a file is complete.
-func (journal *journal) add(line journalLine) error {
-	journal.mutex.Lock()
-	defer journal.mutex.Unlock()
-	return journal.append(line)
+// add records that a file is complete.
+func (j *journal) add(line journalLine) error {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.append(line)
 }
 
-func (journal *journal) append(line journalLine) error {
+func (j *journal) append(line journalLine) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	if journal.torn {
+	if j.torn {
 		text = append([]byte("\n"), text...)
-		journal.torn = false
+		j.torn = false
 	}
-	_, err = journal.file.Write(append(text, '\n'))
+	_, err = j.file.Write(append(text, '\n'))
 	return err
 }

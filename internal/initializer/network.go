@@ -16,23 +16,23 @@ import (
 	"syscall"
 	"time"
 
-	// The image has nothing in it but this program, so the certificates of the
-	// public authorities come with it; those of the system win if there are any.
+	// The image has only this program, so the certificates of public CAs are part of it;
+	// those of the system take precedence.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 const (
 	dialTimeout = 15 * time.Second
-	// longestWait is the most that a server may ask us to wait.
-	longestWait = 10 * time.Minute
+	// maxRetryAfter is the longest wait that a server may request.
+	maxRetryAfter = 10 * time.Minute
 )
 
-// newTransport is a transport for many downloads at once. bundleVariable names
-// the variable with more certificates to trust: a path, or the certificates
-// themselves, because a Secret's keys become variables and not files.
+// newTransport returns a transport for many downloads at once. bundleVariable is the
+// variable with more CA certificates: a path, or the certificates themselves, because the
+// keys of a Secret become variables, not files.
 //
-// A connection that is silent for as long as stall lasts is given up: without
-// that, one that a firewall has forgotten would be waited for for ever.
+// A connection that receives nothing for the time stall is closed: otherwise a connection
+// that a firewall has dropped would never end.
 func newTransport(environment Environment, bundleVariable string, stall time.Duration) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	transport := &http.Transport{
@@ -42,14 +42,14 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 			if err != nil {
 				return nil, err
 			}
-			return &impatient{Conn: connection, stall: stall}, nil
+			return &stallConn{Conn: connection, stall: stall}, nil
 		},
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     stall / 2,
 		MaxIdleConnsPerHost: 64,
-		// What is fetched is stored as it is, and offsets count its bytes.
+		// Files are stored as they are, and offsets count their bytes.
 		DisableCompression: true,
-		// HTTP/2 would put all downloads of a host on one connection.
+		// HTTP/2 would use one connection for all downloads of a host.
 		Protocols: new(http.Protocols),
 	}
 	transport.Protocols.SetHTTP1(true)
@@ -65,17 +65,17 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 	return transport, nil
 }
 
-// impatient is a connection on which something must arrive now and then.
-type impatient struct {
+// stallConn is a connection with a read timeout.
+type stallConn struct {
 	net.Conn
 	stall time.Duration
 }
 
-func (impatient *impatient) Read(buffer []byte) (int, error) {
-	if err := impatient.SetReadDeadline(time.Now().Add(impatient.stall)); err != nil {
+func (s *stallConn) Read(buffer []byte) (int, error) {
+	if err := s.SetReadDeadline(time.Now().Add(s.stall)); err != nil {
 		return 0, err
 	}
-	return impatient.Conn.Read(buffer)
+	return s.Conn.Read(buffer)
 }
 
 func withBundle(bundle string) (*x509.CertPool, error) {
@@ -83,8 +83,8 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 	if !strings.HasPrefix(bundle, "-----BEGIN") {
 		var err error
 		if text, err = os.ReadFile(bundle); err != nil {
-			// Not shown: it may be anything.
-			return nil, errors.New("must be certificates in PEM, or the path of a file with such")
+			// The value is not shown: it may be anything.
+			return nil, errors.New("must be PEM certificates, or the path of a file with PEM certificates")
 		}
 	}
 	pool, err := x509.SystemCertPool()
@@ -92,51 +92,50 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("has no certificate in it: it must be in PEM")
+		return nil, errors.New("has no PEM certificate")
 	}
 	return pool, nil
 }
 
-// unreachable explains why a request had no answer, or none to its end.
-// endpointVariable is what chooses the server.
+// unreachable explains why a request had no response, or an incomplete one.
+// endpointVariable is the variable with the server's URL.
 func unreachable(err error, endpoint, endpointVariable, bundleVariable string) *Failure {
 	host := hostOf(err, endpoint)
 	failure := &Failure{temporary: true, cause: err}
-	failure.Advice = fmt.Sprintf("check %s in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", endpointVariable)
+	failure.Advice = fmt.Sprintf("check %s in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace", endpointVariable)
 	var name *net.DNSError
 	var operation *net.OpError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		failure.What = fmt.Sprintf("the host name %s is not known", name.Name)
+		failure.What = fmt.Sprintf("the host name %s cannot be resolved", name.Name)
 	case errors.As(err, &name):
-		failure.What = fmt.Sprintf("no nameserver answers for %s", name.Name)
-		failure.Advice = "check that a NetworkPolicy lets the namespace ask the cluster's DNS"
+		failure.What = fmt.Sprintf("DNS does not answer for %s", name.Name)
+		failure.Advice = "check that the NetworkPolicies of the namespace allow DNS"
 	case isCertificate(err):
-		failure.What, failure.temporary = fmt.Sprintf("the certificate of %s cannot be trusted: %v", host, certificateCause(err)), false
-		failure.Advice = fmt.Sprintf("put the certificate of its authority into %s of the Secret", bundleVariable)
+		failure.What, failure.temporary = fmt.Sprintf("the certificate of %s is not trusted: %v", host, certificateCause(err)), false
+		failure.Advice = fmt.Sprintf("put its CA certificate into %s of the Secret", bundleVariable)
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		failure.What, failure.temporary = fmt.Sprintf("%s does not speak TLS", host), false
-		failure.Advice = fmt.Sprintf("if that is meant, write http:// in front of it in %s of the Secret", endpointVariable)
+		failure.What, failure.temporary = fmt.Sprintf("%s does not use TLS", host), false
+		failure.Advice = fmt.Sprintf("if this is intended, start its URL with http:// in %s of the Secret", endpointVariable)
 	case errors.As(err, &operation) && operation.Op == "proxyconnect":
 		failure.What = fmt.Sprintf("the proxy does not connect to %s", host)
 		failure.Advice = "check HTTPS_PROXY and NO_PROXY in the Secret"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		failure.What = fmt.Sprintf("%s refuses connections", host)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		failure.What = fmt.Sprintf("there is no way to %s", host)
+		failure.What = fmt.Sprintf("no route to %s", host)
 	case isTimeout(err):
-		failure.What = fmt.Sprintf("%s does not answer", host)
+		failure.What = fmt.Sprintf("%s does not respond", host)
 	case isCut(err):
-		failure.What = fmt.Sprintf("%s cut the connection", host)
+		failure.What = fmt.Sprintf("%s closed the connection", host)
 	default:
-		failure.What = fmt.Sprintf("the connection to %s does not work: %v", host, withoutAddress(err))
+		failure.What = fmt.Sprintf("the connection to %s failed: %v", host, withoutAddress(err))
 	}
 	return failure
 }
 
-// hostOf is the host that a failed request was for, which after a redirect is
-// not the one that was asked first.
+// hostOf returns the host of a failed request, which after a redirect is not the endpoint.
 func hostOf(err error, endpoint string) string {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -147,7 +146,7 @@ func hostOf(err error, endpoint string) string {
 	return endpoint
 }
 
-// withoutAddress drops the address of a request from its error: it may be signed.
+// withoutAddress removes the URL of a request from its error: it may be signed.
 func withoutAddress(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -179,7 +178,7 @@ func isCut(err error) bool {
 		strings.Contains(err.Error(), "Connection closed by foreign host") // What minio-go makes of io.EOF.
 }
 
-// isTemporaryStatus says whether an answer may be another one later.
+// isTemporaryStatus tells whether a request may succeed later.
 func isTemporaryStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -188,8 +187,8 @@ func isTemporaryStatus(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented
 }
 
-// retryAfter is how long a server asks us to wait: Retry-After in seconds or as a
-// date, or the time that is left of a rate limit's window, as in "api";r=0;t=55.
+// retryAfter returns the wait that a server requests: Retry-After in seconds or as a date,
+// or the rest of a rate limit's window, as in "api";r=0;t=55.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if value := header.Get("Retry-After"); value != "" {
@@ -204,5 +203,5 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 			wait = time.Duration(seconds) * time.Second
 		}
 	}
-	return min(max(wait, 0), longestWait)
+	return min(max(wait, 0), maxRetryAfter)
 }

@@ -21,27 +21,27 @@ import (
 	"time"
 )
 
-// Every message about a way that does not lead to a server.
+// All messages about unreachable servers.
 func TestMessagesAboutTheNetwork(t *testing.T) {
-	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it"
+	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace"
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	cases := map[string]struct {
 		err       error
 		want      string
 		permanent bool
 	}{
-		"an unknown name":   {err: dial(&net.DNSError{Err: "no such host", Name: "minio.example", IsNotFound: true}), want: "the host name minio.example is not known" + look},
-		"no nameserver":     {err: dial(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true}), want: "no nameserver answers for minio.example; check that a NetworkPolicy lets the namespace ask the cluster's DNS"},
+		"an unknown name":   {err: dial(&net.DNSError{Err: "no such host", Name: "minio.example", IsNotFound: true}), want: "the host name minio.example cannot be resolved" + look},
+		"no nameserver":     {err: dial(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true}), want: "DNS does not answer for minio.example; check that the NetworkPolicies of the namespace allow DNS"},
 		"refused":           {err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), want: "store.example refuses connections" + look},
-		"no route":          {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), want: "there is no way to store.example" + look},
-		"no answer":         {err: dial(os.ErrDeadlineExceeded), want: "store.example does not answer" + look},
-		"no answer in time": {err: context.DeadlineExceeded, want: "store.example does not answer" + look},
-		"cut":               {err: io.ErrUnexpectedEOF, want: "store.example cut the connection" + look},
-		"reset":             {err: os.NewSyscallError("read", syscall.ECONNRESET), want: "store.example cut the connection" + look},
+		"no route":          {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), want: "no route to store.example" + look},
+		"no answer":         {err: dial(os.ErrDeadlineExceeded), want: "store.example does not respond" + look},
+		"no answer in time": {err: context.DeadlineExceeded, want: "store.example does not respond" + look},
+		"cut":               {err: io.ErrUnexpectedEOF, want: "store.example closed the connection" + look},
+		"reset":             {err: os.NewSyscallError("read", syscall.ECONNRESET), want: "store.example closed the connection" + look},
 		"no proxy":          {err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: syscall.ECONNREFUSED}, want: "the proxy does not connect to store.example; check HTTPS_PROXY and NO_PROXY in the Secret"},
-		"not trusted":       {err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, want: "the certificate of store.example cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into THE_BUNDLE of the Secret"},
-		"no TLS":            {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent: true, want: "store.example does not speak TLS; if that is meant, write http:// in front of it in THE_ENDPOINT of the Secret"},
-		"something else":    {err: errors.New("a word of the library"), want: "the connection to store.example does not work: a word of the library" + look},
+		"not trusted":       {err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, want: "the certificate of store.example is not trusted: x509: certificate signed by unknown authority; put its CA certificate into THE_BUNDLE of the Secret"},
+		"no TLS":            {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent: true, want: "store.example does not use TLS; if this is intended, start its URL with http:// in THE_ENDPOINT of the Secret"},
+		"something else":    {err: errors.New("a word of the library"), want: "the connection to store.example failed: a word of the library" + look},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -55,12 +55,12 @@ func TestMessagesAboutTheNetwork(t *testing.T) {
 			}
 		})
 	}
-	if got := unreachable(io.EOF, "hub.example", "THE_ENDPOINT", "").What; got != "hub.example cut the connection" {
+	if got := unreachable(io.EOF, "hub.example", "THE_ENDPOINT", "").What; got != "hub.example closed the connection" {
 		t.Errorf("without an address: %s", got)
 	}
 }
 
-// Certificates of one's own come as text or as a file.
+// CA certificates may be a text or a file.
 func TestCertificates(t *testing.T) {
 	plain := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
 	secure := httptest.NewTLSServer(plain.api.Config.Handler)
@@ -72,7 +72,7 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	environment := map[string]string{hubEndpointVariable: secure.URL, "HF_TOKEN": testToken}
-	newRunner(t, environment).refused("hf://owner/name", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into REQUESTS_CA_BUNDLE of the Secret", host))
+	newRunner(t, environment).refused("hf://owner/name", fmt.Sprintf("the certificate of %s is not trusted: x509: certificate signed by unknown authority; put its CA certificate into REQUESTS_CA_BUNDLE of the Secret", host))
 	for _, value := range []string{bundle, "\n" + bundle, file} {
 		environment[hubBundleVariable] = value
 		newRunner(t, environment).fetched("hf://owner/name")
@@ -83,12 +83,12 @@ func TestCertificates(t *testing.T) {
 	t.Cleanup(secure.Close)
 	environment = store.environment()
 	environment["AWS_ENDPOINT_URL_S3"] = secure.URL
-	newRunner(t, environment).refused("s3://data/set", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into AWS_CA_BUNDLE of the Secret", strings.TrimPrefix(secure.URL, "https://")))
+	newRunner(t, environment).refused("s3://data/set", fmt.Sprintf("the certificate of %s is not trusted: x509: certificate signed by unknown authority; put its CA certificate into AWS_CA_BUNDLE of the Secret", strings.TrimPrefix(secure.URL, "https://")))
 	environment[s3BundleVariable] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	newRunner(t, environment).fetched("s3://data/set")
 }
 
-func TestHowLongServersSendUsAway(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cases := map[string]struct {
 		name, value string
@@ -99,7 +99,7 @@ func TestHowLongServersSendUsAway(t *testing.T) {
 		"a date long ago":  {"Retry-After", "Fri, 02 Jan 2026 03:00:00 GMT", 0},
 		"below zero":       {"Retry-After", "-5", 0},
 		"nonsense":         {"Retry-After", "soon", 0},
-		"for ever":         {"Retry-After", "99999999", longestWait},
+		"for ever":         {"Retry-After", "99999999", maxRetryAfter},
 		"a limit":          {"RateLimit", `"api";r=0;t=55`, 55 * time.Second},
 		"a limit and more": {"RateLimit", `"api";r=0;t=55;q=500`, 55 * time.Second},
 		"nothing":          {"Date", "7", 0},
@@ -116,17 +116,17 @@ func TestHowLongServersSendUsAway(t *testing.T) {
 func TestPatience(t *testing.T) {
 	temporary := &Failure{What: "not now", temporary: true}
 	silent := func(string, ...any) {}
-	fast := timing{pause: time.Millisecond, longestPause: 2 * time.Millisecond}
+	fast := timing{pause: time.Millisecond, maxPause: 2 * time.Millisecond}
 	t.Run("ends", func(t *testing.T) {
 		tries := 0
-		err := persist(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
+		err := retry(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
 		if err != temporary || tries < 2 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
 	t.Run("is renewed by every byte", func(t *testing.T) {
 		began, position := time.Now(), int64(0)
-		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return position }, func() error {
+		err := retry(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return position }, func() error {
 			if time.Since(began) < 200*time.Millisecond {
 				position++
 			}
@@ -138,7 +138,7 @@ func TestPatience(t *testing.T) {
 	})
 	t.Run("is not spent while the server sends us away", func(t *testing.T) {
 		tries := 0
-		err := persist(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error {
+		err := retry(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error {
 			if tries++; tries > 4 {
 				return nil
 			}
@@ -149,8 +149,8 @@ func TestPatience(t *testing.T) {
 		}
 	})
 	t.Run("has an end with servers that always send us away", func(t *testing.T) {
-		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
-			return &Failure{What: "later", temporary: true, after: mostGranted + 1}
+		err := retry(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
+			return &Failure{What: "later", temporary: true, after: maxServerWait + 1}
 		})
 		if err == nil {
 			t.Error("no error")
@@ -158,20 +158,20 @@ func TestPatience(t *testing.T) {
 	})
 	t.Run("is none for what is final", func(t *testing.T) {
 		tries, final := 0, &Failure{What: "never"}
-		if err := persist(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
+		if err := retry(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
 	t.Run("is none after the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := persist(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
+		if err := retry(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
 			t.Error(err)
 		}
 	})
 }
 
 // The image has no certificates, so the program must.
-func TestThePublicAuthoritiesComeAlong(t *testing.T) {
+func TestPublicCAs(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// ownPrefix is what all files of the initializer's own begin with. They stand at
-// the top of the directory, as files: a program that takes every folder of a
-// dataset for a class of images must not meet one of ours.
+// ownPrefix is the prefix of the initializer's own files. They are at the top of the
+// directory, as files: programs that take every folder of a dataset for a class of images
+// must not find another folder.
 const ownPrefix = ".trireme-"
 
 // Limits of Linux: NAME_MAX, and PATH_MAX with room for the directory.
@@ -20,9 +20,9 @@ const (
 	maxPath = 3800
 )
 
-// pathOfKey is where an object goes, relative to the directory. The path is the
-// key behind the prefix, unchanged, so that two keys never share a path; a key
-// that cannot be a path is refused rather than bent.
+// pathOfKey returns the path of an object, relative to the directory. It is the key after
+// the prefix, unchanged, so that two keys never have the same path; a key that is not a
+// valid path is refused.
 func pathOfKey(prefix, key string) (string, error) {
 	rest, below := strings.CutPrefix(key, prefix)
 	if !below {
@@ -34,38 +34,38 @@ func pathOfKey(prefix, key string) (string, error) {
 	return rest, nil
 }
 
-// checkPath says whether a name from elsewhere can be a path below a directory.
+// checkPath checks whether a name from a source is a valid path below a directory.
 func checkPath(name string) error {
 	switch {
 	case strings.HasPrefix(name, "/"):
 		return errors.New("its path is absolute")
 	case strings.Contains(name, "\x00"):
-		return errors.New("its path has a zero byte in it")
+		return errors.New("its path has a zero byte")
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return errors.New("its path has .. in it")
+		return errors.New("its path has .. segments")
 	case name == "." || !fs.ValidPath(name):
-		return errors.New("its path has an empty part, a dot alone, or is no UTF-8")
+		return errors.New("its path has an empty or . segment, or is not valid UTF-8")
 	case len(name) > maxPath:
-		return fmt.Errorf("its path has more than %d bytes", maxPath)
+		return fmt.Errorf("its path is longer than %d bytes", maxPath)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if len(part) > maxName {
-			return fmt.Errorf("a part of its path has more than %d bytes", maxName)
+			return fmt.Errorf("a segment of its path is longer than %d bytes", maxName)
 		}
 	}
 	return nil
 }
 
-// isOwn says whether a path is for the initializer's own files, such as those
-// that came along when a directory was uploaded to where it is fetched from.
+// isOwn tells whether a path is one of the initializer's own files, which may have been
+// uploaded with a directory.
 func isOwn(path string) bool {
 	return strings.HasPrefix(path, ownPrefix)
 }
 
-// checkConflicts finds a file that would have to be a directory as well: object
-// stores allow both a and a/b.
+// checkConflicts finds a file that must also be a directory: object stores allow both a
+// and a/b.
 func checkConflicts(entries []entry) error {
-	// Directories, each with a file that needs it: there are fewer of them.
+	// Directories, each with a file that needs it: there are fewer directories than files.
 	needed := map[string]string{}
 	for _, entry := range entries {
 		for directory := path.Dir(entry.path); directory != "." && needed[directory] == ""; directory = path.Dir(directory) {
@@ -74,7 +74,7 @@ func checkConflicts(entries []entry) error {
 	}
 	for _, entry := range entries {
 		if below := needed[entry.path]; below != "" && entry.kind != directoryEntry {
-			return fmt.Errorf("%q and %q cannot both be there: the one is a file where the other needs a directory", entry.path, below)
+			return fmt.Errorf("%q and %q conflict: the first is a file where the second needs a directory", entry.path, below)
 		}
 	}
 	return nil

@@ -7,79 +7,79 @@ import (
 	"time"
 )
 
-// progress counts what is there and says so now and then.
+// progress counts files and bytes, and logs them regularly.
 type progress struct {
 	mutex  sync.Mutex
 	output io.Writer
 	redact redactor
 	every  time.Duration
-	// noticed is when a notice was last let through.
-	noticed time.Time
+	// lastNotice is the time of the last notice.
+	lastNotice time.Time
 
 	files, allFiles int
 	bytes, allBytes int64
-	// received is what came in by this run, and reported how much of it the last
-	// line knew of.
+	// received is the number of bytes downloaded by this run, reported the value in the
+	// last log line.
 	received, reported int64
 	reportedAt         time.Time
 }
 
-// say writes a line.
-func (progress *progress) say(format string, arguments ...any) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	progress.write(format, arguments...)
+// logf writes a line.
+func (p *progress) logf(format string, arguments ...any) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.write(format, arguments...)
 }
 
-func (progress *progress) write(format string, arguments ...any) {
-	fmt.Fprintf(progress.output, "trireme: %s\n", sentence(progress.redact.text(fmt.Sprintf(format, arguments...))))
+func (p *progress) write(format string, arguments ...any) {
+	fmt.Fprintf(p.output, "trireme: %s\n", oneLine(p.redact.text(fmt.Sprintf(format, arguments...))))
 }
 
-// notice writes a line, unless it did so only just now.
-func (progress *progress) notice(format string, arguments ...any) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	if time.Since(progress.noticed) < progress.every {
+// logSometimes writes a line, unless it has just written one.
+func (p *progress) logSometimes(format string, arguments ...any) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if time.Since(p.lastNotice) < p.every {
 		return
 	}
-	progress.noticed = time.Now()
-	progress.write(format, arguments...)
+	p.lastNotice = time.Now()
+	p.write(format, arguments...)
 }
 
-// expect says how much there is in all, and how much of it is there already.
-func (progress *progress) expect(files, present int, bytes, presentBytes int64) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	progress.allFiles, progress.files, progress.allBytes, progress.bytes = files, present, bytes, presentBytes
-	progress.reportedAt = time.Now()
+// expect sets the total, and what is already present.
+func (p *progress) expect(files, present int, bytes, presentBytes int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.allFiles, p.files, p.allBytes, p.bytes = files, present, bytes, presentBytes
+	p.reportedAt = time.Now()
 }
 
-// move counts bytes that arrived or, below zero, that were thrown away.
-func (progress *progress) move(bytes int64) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	progress.bytes += bytes
-	progress.received += max(bytes, 0)
+// addBytes counts received bytes or, if negative, discarded ones.
+func (p *progress) addBytes(bytes int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.bytes += bytes
+	p.received += max(bytes, 0)
 }
 
-// found counts bytes that were there and did not have to arrive.
-func (progress *progress) found(bytes int64) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	progress.bytes += bytes
+// addPresent counts bytes that were already present.
+func (p *progress) addPresent(bytes int64) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.bytes += bytes
 }
 
-// done counts a file.
-func (progress *progress) done() {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	progress.files++
+// addFile counts a complete file.
+func (p *progress) addFile() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.files++
 }
 
-// report says now and then how far it is, until it is stopped.
-func (progress *progress) report() (stop func()) {
+// report logs the progress regularly, until it is stopped.
+func (p *progress) report() (stop func()) {
 	done := make(chan struct{})
-	ticker := time.NewTicker(progress.every)
+	ticker := time.NewTicker(p.every)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
@@ -87,7 +87,7 @@ func (progress *progress) report() (stop func()) {
 			case <-done:
 				return
 			case now := <-ticker.C:
-				progress.line(now)
+				p.line(now)
 			}
 		}
 	})
@@ -98,15 +98,15 @@ func (progress *progress) report() (stop func()) {
 	}
 }
 
-func (progress *progress) line(now time.Time) {
-	progress.mutex.Lock()
-	defer progress.mutex.Unlock()
-	rate := float64(progress.received-progress.reported) / max(now.Sub(progress.reportedAt).Seconds(), 0.001)
-	progress.write("%d of %d files, %s of %s, %s/s", progress.files, progress.allFiles, size(progress.bytes), size(progress.allBytes), size(int64(rate)))
-	progress.reported, progress.reportedAt = progress.received, now
+func (p *progress) line(now time.Time) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	rate := float64(p.received-p.reported) / max(now.Sub(p.reportedAt).Seconds(), 0.001)
+	p.write("%d of %d files, %s of %s, %s/s", p.files, p.allFiles, size(p.bytes), size(p.allBytes), size(int64(rate)))
+	p.reported, p.reportedAt = p.received, now
 }
 
-// size in the unit that leaves few digits.
+// size formats a number of bytes.
 func size(bytes int64) string {
 	const step = 1024
 	if bytes < step {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Environment is how a variable is looked up.
+// Environment looks up an environment variable.
 type Environment func(name string) string
 
-// value of the first variable that is set, and its name. Secrets often end with
-// a line feed that nobody meant.
-func (environment Environment) value(names ...string) (value, name string) {
+// value returns the first variable that is set, and its name. Values of Secrets often end
+// with an accidental line feed.
+func (e Environment) value(names ...string) (value, name string) {
 	for _, name := range names {
-		if value := strings.TrimSpace(environment(name)); value != "" {
+		if value := strings.TrimSpace(e(name)); value != "" {
 			return value, name
 		}
 	}
@@ -33,12 +33,12 @@ var (
 	proxyVariables      = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"}
 )
 
-// shortestSecret is the length from which on a value is masked: what is shorter
-// protects nothing, and would be masked inside of other words.
+// shortestSecret is the minimum length of a value to redact: shorter values protect
+// nothing, and would be found inside other words.
 const shortestSecret = 6
 
-// redactor masks credentials. Messages are made so that they hold none; this is
-// for what servers and libraries say.
+// redactor removes credentials. Our own messages have none; this is for messages of
+// servers and libraries.
 type redactor struct{ replace *strings.Replacer }
 
 func newRedactor(environment Environment) redactor {
@@ -55,7 +55,7 @@ func newRedactor(environment Environment) redactor {
 	for _, secret := range slices.Clone(secrets) {
 		secrets = append(secrets, url.QueryEscape(secret), url.PathEscape(secret))
 	}
-	// The longest first, so that none is left in part.
+	// The longest first, so that no part of a secret remains.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, secret := range secrets {
@@ -67,15 +67,15 @@ func newRedactor(environment Environment) redactor {
 }
 
 var (
-	// query is what signed addresses carry their signature in.
+	// query is the query of a URL, which may have a signature.
 	query = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
-	// userinfo is a password in an address.
+	// userinfo is the user and password in a URL.
 	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/"'@]*@`)
 )
 
-// text without credentials.
-func (redactor redactor) text(text string) string {
-	text = redactor.replace.Replace(text)
+// text returns a text without credentials.
+func (r redactor) text(text string) string {
+	text = r.replace.Replace(text)
 	text = query.ReplaceAllString(text, "$1")
 	return userinfo.ReplaceAllString(text, "$1")
 }

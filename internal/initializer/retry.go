@@ -6,39 +6,40 @@ import (
 	"time"
 )
 
-// timing is how long what may take.
+// timing has timeouts and intervals.
 type timing struct {
-	// patience is how long a download may go without a byte.
-	patience time.Duration
-	// firstPatience is how long a server may take to answer at all. It is shorter:
-	// one that was never reached is more likely a wrong address than a passing fault.
-	firstPatience time.Duration
-	// stall is how long a connection may be silent.
+	// maxIdle is how long a download may receive nothing.
+	maxIdle time.Duration
+	// maxFirstResponse is how long a server may be unreachable at the start. It is
+	// shorter: a server that was never reached more likely has a wrong address than a
+	// temporary failure.
+	maxFirstResponse time.Duration
+	// stall is how long a connection may receive nothing.
 	stall time.Duration
-	// pause after the first failure; it doubles from try to try.
-	pause, longestPause time.Duration
-	// report is the time between two lines of progress.
+	// pause after the first failure; it doubles with each retry.
+	pause, maxPause time.Duration
+	// report is the interval of progress lines.
 	report time.Duration
 }
 
 func defaultTiming() timing {
 	return timing{
-		patience: 5 * time.Minute, firstPatience: time.Minute, stall: time.Minute,
-		pause: time.Second, longestPause: 15 * time.Second, report: 5 * time.Second,
+		maxIdle: 5 * time.Minute, maxFirstResponse: time.Minute, stall: time.Minute,
+		pause: time.Second, maxPause: 15 * time.Second, report: 5 * time.Second,
 	}
 }
 
 const (
-	// mostDamages is how often the same file may arrive wrong.
-	mostDamages = 3
-	// mostGranted is how long servers may send us away in a row.
-	mostGranted = 30 * time.Minute
+	// maxCorrupt is how often the same file may be corrupt.
+	maxCorrupt = 3
+	// maxServerWait is how long servers may make us wait in total, without progress.
+	maxServerWait = 30 * time.Minute
 )
 
-// persist tries until it works, until there is no hope, or until nothing has come
-// of it for as long as the patience lasts. position says how far it has got.
-func persist(ctx context.Context, timing timing, patience time.Duration, say func(string, ...any), position func() int64, try func() error) error {
-	since, reached, damages, pause, granted := time.Now(), position(), 0, timing.pause, time.Duration(0)
+// retry calls try until it succeeds, fails permanently, or makes no progress for maxIdle.
+// position returns the progress.
+func retry(ctx context.Context, timing timing, maxIdle time.Duration, logf func(string, ...any), position func() int64, try func() error) error {
+	since, reached, corrupt, pause, serverWait := time.Now(), position(), 0, timing.pause, time.Duration(0)
 	for {
 		err := try()
 		failure, explained := asFailure(err)
@@ -48,32 +49,32 @@ func persist(ctx context.Context, timing timing, patience time.Duration, say fun
 		if err == nil || !explained || !failure.temporary {
 			return err
 		}
-		if failure.damaged {
-			if damages++; damages >= mostDamages {
+		if failure.corrupt {
+			if corrupt++; corrupt >= maxCorrupt {
 				return failure
 			}
 		} else if now := position(); now > reached {
-			since, reached, pause, granted = time.Now(), now, timing.pause, 0
+			since, reached, pause, serverWait = time.Now(), now, timing.pause, 0
 		}
-		// Not all at once: many downloads fail together when a server does.
+		// With jitter: many downloads fail together when a server does.
 		wait := pause/2 + rand.N(pause/2+1)
 		if failure.after > 0 {
 			wait = failure.after + rand.N(pause+1)
-			// The server said when to come back, so this is no time without hope;
-			// but it cannot say so for ever.
-			if granted += wait; granted <= mostGranted {
+			// A wait that the server requested does not count as idle time, up to
+			// maxServerWait.
+			if serverWait += wait; serverWait <= maxServerWait {
 				since = since.Add(wait)
 			}
 		}
-		if time.Since(since)+wait > patience {
+		if time.Since(since)+wait > maxIdle {
 			return failure
 		}
-		say("%s; trying again in %s", failure.What, wait.Round(100*time.Millisecond))
+		logf("%s; retrying in %s", failure.What, wait.Round(100*time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(wait):
 		}
-		pause = min(2*pause, timing.longestPause)
+		pause = min(2*pause, timing.maxPause)
 	}
 }

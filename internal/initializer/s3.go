@@ -18,8 +18,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// endpointVariables choose the server, in this order. The third is what data
-// connections of OpenShift AI call it.
+// endpointVariables have the URL of the server, in this order. The third is the name in
+// data connections of OpenShift AI.
 var endpointVariables = []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_S3_ENDPOINT", "S3_ENDPOINT"}
 
 const (
@@ -30,28 +30,28 @@ const (
 
 var regionVariables = []string{"AWS_REGION", "AWS_DEFAULT_REGION"}
 
-// bucket is an origin of objects below a prefix, or of one object.
+// bucket has the objects below a prefix, or one object.
 type bucket struct {
 	location
 	client *minio.Core
-	// endpoint and the variable that chose it are for messages.
+	// endpoint, and the variable that it comes from, for messages.
 	endpoint, endpointVariable string
 	anonymous                  bool
 	redact                     redactor
-	// prefix is what paths leave out of the keys.
+	// prefix of the keys that is not part of the paths.
 	prefix string
-	// found is what the list had until its last key, so that it can go on there.
-	found []entry
-	last  string
+	// objects up to the last listed key, so that a retry continues there.
+	objects []entry
+	last    string
 }
 
 func newBucket(at location, environment Environment, stall time.Duration) (*bucket, error) {
-	made := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
-	secure, err := made.chooseEndpoint(environment)
+	b := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
+	secure, err := b.chooseEndpoint(environment)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := made.chooseCredentials(environment)
+	keys, err := b.chooseCredentials(environment)
 	if err != nil {
 		return nil, err
 	}
@@ -64,26 +64,26 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 		return nil, err
 	}
 	region, _ := environment.value(regionVariables...)
-	made.client, err = minio.NewCore(made.endpoint, &minio.Options{
+	b.client, err = minio.NewCore(b.endpoint, &minio.Options{
 		Creds:        keys,
 		Secure:       secure,
 		Transport:    transport,
 		Region:       region,
 		BucketLookup: style,
-		// We try again ourselves; the second try of the library is for the region
-		// that a server names in its refusal.
+		// We retry ourselves; the second attempt of the library is for the region that a
+		// server returns in its error.
 		MaxRetries: 2,
 	})
 	if err != nil {
-		return nil, misconfigured("%s in the Secret cannot be the address of an S3 server: it must be such as https://host:9000", made.endpointVariable)
+		return nil, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000", b.endpointVariable)
 	}
-	made.client.SetAppInfo("trireme-initializer", "1")
-	return made, nil
+	b.client.SetAppInfo("trireme-initializer", "1")
+	return b, nil
 }
 
-func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
+func (b *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
 	value, name := environment.value(endpointVariables...)
-	bucket.endpointVariable = name
+	b.endpointVariable = name
 	if value == "" {
 		return true, nil
 	}
@@ -92,31 +92,31 @@ func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err 
 	}
 	address, err := url.Parse(value)
 	if err != nil || address.Host == "" || address.User != nil || strings.Trim(address.Path, "/") != "" || address.Scheme != "http" && address.Scheme != "https" {
-		// Not shown: it may hold a password.
-		return false, misconfigured("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
+		// The value is not shown: it may have a password.
+		return false, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000, without a user or a path", name)
 	}
-	bucket.endpoint = address.Host
+	b.endpoint = address.Host
 	return address.Scheme == "https", nil
 }
 
-func (bucket *bucket) chooseCredentials(environment Environment) (*credentials.Credentials, error) {
+func (b *bucket) chooseCredentials(environment Environment) (*credentials.Credentials, error) {
 	key, _ := environment.value(accessKeyVariable)
 	secret, _ := environment.value(secretKeyVariable)
 	token, _ := environment.value(sessionTokenVariable)
 	switch {
 	case key == "" && secret == "":
-		bucket.anonymous = true
+		b.anonymous = true
 	case key == "":
 		return nil, misconfigured("the Secret has %s but no %s", secretKeyVariable, accessKeyVariable)
 	case secret == "":
 		return nil, misconfigured("the Secret has %s but no %s", accessKeyVariable, secretKeyVariable)
 	}
-	// Without keys requests are not signed, as public buckets want it.
+	// Without keys requests are not signed, as public buckets require.
 	return credentials.NewStaticV4(key, secret, token), nil
 }
 
-// addressingStyle is whether the bucket is part of the host's name or of the
-// path. By default of the name at Amazon, of the path elsewhere.
+// addressingStyle tells whether the bucket is part of the host name or of the path. By
+// default it is in the host name for Amazon, in the path for others.
 func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 	switch value, _ := environment.value(addressingVariable); value {
 	case "", "auto":
@@ -129,129 +129,130 @@ func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 	return 0, misconfigured("%s in the Secret must be path, virtual or auto", addressingVariable)
 }
 
-func (bucket *bucket) revision() string { return "" }
+func (b *bucket) revision() string { return "" }
 
-func (bucket *bucket) listed() int64 { return int64(len(bucket.found)) }
+func (b *bucket) listed() int64 { return int64(len(b.objects)) }
 
-// list finds everything below path/, or else the object that is called path.
-// That data does not mean data2/x is what tells a folder from a prefix.
-func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
-	bucket.prefix = ""
-	if bucket.path != "" {
-		bucket.prefix = bucket.path + "/"
+// list finds all objects below path/, or else the object with the key path. The path data
+// does not match data2/x.
+func (b *bucket) list(ctx context.Context) ([]entry, error) {
+	b.prefix = ""
+	if b.path != "" {
+		b.prefix = b.path + "/"
 	}
-	denied := bucket.listBelow(ctx)
-	if denied != nil && !isDenied(denied) || len(bucket.found) > 0 {
-		return bucket.found, denied
+	denied := b.listBelow(ctx)
+	if denied != nil && !isDenied(denied) || len(b.objects) > 0 {
+		return b.objects, denied
 	}
-	if bucket.path == "" {
+	if b.path == "" {
 		if denied != nil {
 			return nil, denied
 		}
-		return nil, bucket.nothingFound()
+		return nil, b.nothingFound()
 	}
-	return bucket.single(ctx, denied)
+	return b.single(ctx, denied)
 }
 
-func (bucket *bucket) listBelow(ctx context.Context) error {
+func (b *bucket) listBelow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	noOwner := false
-	options := minio.ListObjectsOptions{Prefix: bucket.prefix, Recursive: true, FetchOwner: &noOwner, StartAfter: bucket.last}
-	for object := range bucket.client.ListObjectsIter(ctx, bucket.container, options) {
+	options := minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true, FetchOwner: &noOwner, StartAfter: b.last}
+	for object := range b.client.ListObjectsIter(ctx, b.container, options) {
 		if object.Err != nil {
-			return bucket.explain(ctx, object.Err, "")
+			return b.explain(ctx, object.Err, "")
 		}
-		bucket.last = object.Key
+		b.last = object.Key
 		if strings.HasSuffix(object.Key, "/") && object.Size == 0 {
 			continue // What consoles store for a folder.
 		}
-		name, err := pathOfKey(bucket.prefix, object.Key)
+		name, err := pathOfKey(b.prefix, object.Key)
 		if err != nil {
-			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
+			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix without it"}
 		}
 		if !isOwn(name) {
-			bucket.found = append(bucket.found, objectEntry(name, object))
+			b.objects = append(b.objects, objectEntry(name, object))
 		}
 	}
 	return ctx.Err()
 }
 
 func objectEntry(name string, object minio.ObjectInfo) entry {
-	made := entry{path: name, size: object.Size, version: strings.Trim(object.ETag, `"`)}
-	if plainMD5.MatchString(made.version) {
-		made.checksum = checksum{algorithm: md5Sum, sum: made.version}
+	result := entry{path: name, size: object.Size, version: strings.Trim(object.ETag, `"`)}
+	if plainMD5.MatchString(result.version) {
+		result.checksum = checksum{algorithm: md5Sum, sum: result.version}
 	}
-	return made
+	return result
 }
 
-// single is the object whose key is the path itself. It can be fetched even with
-// a key that may not list the bucket.
-func (bucket *bucket) single(ctx context.Context, denied error) ([]entry, error) {
-	object, err := bucket.client.StatObject(ctx, bucket.container, bucket.path, minio.StatObjectOptions{})
+// single returns the object whose key is the path. It works with an access key that may
+// not list the bucket.
+func (b *bucket) single(ctx context.Context, denied error) ([]entry, error) {
+	object, err := b.client.StatObject(ctx, b.container, b.path, minio.StatObjectOptions{})
 	if err != nil {
-		explained := bucket.explain(ctx, err, bucket.path)
+		explained := b.explain(ctx, err, b.path)
 		switch {
 		case isNotFound(err):
-			return nil, bucket.nothingFound()
+			return nil, b.nothingFound()
 		case denied != nil && isDenied(explained):
 			return nil, denied
 		}
 		return nil, explained
 	}
-	name := path.Base(bucket.path)
-	bucket.prefix = strings.TrimSuffix(bucket.path, name)
+	name := path.Base(b.path)
+	b.prefix = strings.TrimSuffix(b.path, name)
 	if err := checkPath(name); err != nil {
-		return nil, &Failure{What: fmt.Sprintf("the object %q cannot be a file: %v", bucket.path, err), Advice: "rename the object"}
+		return nil, &Failure{What: fmt.Sprintf("the object %q cannot be a file: %v", b.path, err), Advice: "rename the object"}
 	}
 	return []entry{objectEntry(name, object)}, nil
 }
 
-func (bucket *bucket) nothingFound() error {
+func (b *bucket) nothingFound() error {
 	return &Failure{
-		What:   fmt.Sprintf("there is no object %q in bucket %q at %s, and nothing below it", bucket.path, bucket.container, bucket.endpoint),
+		What:   fmt.Sprintf("no object %q in bucket %q at %s, and no objects below it", b.path, b.container, b.endpoint),
 		Advice: "check the path in storageUri",
 	}
 }
 
-func (bucket *bucket) open(ctx context.Context, entry entry, offset int64) (*content, error) {
-	key := bucket.prefix + entry.path
+func (b *bucket) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+	key := b.prefix + entry.path
 	options := minio.GetObjectOptions{Checksum: true}
 	if entry.version != "" {
-		// An object that is replaced in the meantime must not become half old, half new.
+		// If an object is replaced during the download, the file must not have parts of
+		// both.
 		if err := options.SetMatchETag(entry.version); err != nil {
 			return nil, err
 		}
 	}
 	sum := checksum{}
 	if offset > 0 {
-		// Answers to a part do not tell the checksum of the whole.
-		object, err := bucket.client.StatObject(ctx, bucket.container, key, minio.StatObjectOptions(options))
+		// Partial responses do not have the checksum of the whole object.
+		object, err := b.client.StatObject(ctx, b.container, key, minio.StatObjectOptions(options))
 		if err != nil {
-			return nil, bucket.explain(ctx, err, key)
+			return nil, b.explain(ctx, err, key)
 		}
 		sum = checksumOf(object, object.Headers)
 		if err := options.SetRange(offset, 0); err != nil {
 			return nil, err
 		}
 	}
-	body, object, header, err := bucket.client.GetObject(ctx, bucket.container, key, options)
+	body, object, header, err := b.client.GetObject(ctx, b.container, key, options)
 	if err != nil {
-		return nil, bucket.explain(ctx, err, key)
+		return nil, b.explain(ctx, err, key)
 	}
 	if offset == 0 {
 		sum = checksumOf(object, header)
 	}
-	return &content{ReadCloser: body, offset: beginning(header, offset), checksum: sum}, nil
+	return &content{ReadCloser: body, offset: startOffset(header, offset), checksum: sum}, nil
 }
 
-func (bucket *bucket) interrupted(ctx context.Context, _ entry, err error) error {
-	return bucket.explain(ctx, err, "")
+func (b *bucket) interrupted(ctx context.Context, _ entry, err error) error {
+	return b.explain(ctx, err, "")
 }
 
-// beginning is the offset that an answer really begins at.
-func beginning(header http.Header, asked int64) int64 {
-	if asked == 0 {
+// startOffset returns the offset at which a response starts.
+func startOffset(header http.Header, requested int64) int64 {
+	if requested == 0 {
 		return 0
 	}
 	position, found := strings.CutPrefix(header.Get("Content-Range"), "bytes ")
@@ -259,16 +260,16 @@ func beginning(header http.Header, asked int64) int64 {
 		return 0
 	}
 	first, _, _ := strings.Cut(position, "-")
-	if begin, err := strconv.ParseInt(first, 10, 64); err != nil || begin != asked {
+	if begin, err := strconv.ParseInt(first, 10, 64); err != nil || begin != requested {
 		return 0
 	}
-	return asked
+	return requested
 }
 
 var plainMD5 = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// checksumOf is the checksum of a whole object, if the server knows one. Sums of
-// sums, as of objects uploaded in parts, say nothing without the parts' sizes.
+// checksumOf returns the checksum of a whole object, if the server has one. Composite
+// checksums of multipart uploads need the sizes of the parts.
 func checksumOf(object minio.ObjectInfo, header http.Header) checksum {
 	if object.ChecksumMode != "COMPOSITE" {
 		for _, known := range []struct {
@@ -283,8 +284,8 @@ func checksumOf(object minio.ObjectInfo, header http.Header) checksum {
 			}
 		}
 	}
-	// The ETag is the MD5 of the content, except where the server encrypts with a
-	// key of its own or of the user's.
+	// The ETag is the MD5 of the content, unless the server encrypts with KMS or a
+	// customer key.
 	encrypted := strings.HasPrefix(header.Get("X-Amz-Server-Side-Encryption"), "aws:kms") || header.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") != ""
 	if etag := strings.Trim(object.ETag, `"`); plainMD5.MatchString(etag) && !encrypted {
 		return checksum{algorithm: md5Sum, sum: etag}

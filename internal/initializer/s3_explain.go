@@ -14,9 +14,9 @@ var errDenied = errors.New("access denied")
 
 func isDenied(err error) bool { return errors.Is(err, errDenied) }
 
-// explain says in plain words what a server, or the way to it, answered about an
-// object or, without a key, about the bucket.
-func (bucket *bucket) explain(ctx context.Context, err error, key string) error {
+// explain explains an error of a request about an object or, without a key, about the
+// bucket.
+func (b *bucket) explain(ctx context.Context, err error, key string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -25,84 +25,84 @@ func (bucket *bucket) explain(ctx context.Context, err error, key string) error 
 	answered := errors.As(err, &response)
 	if answered && response.StatusCode == 0 || errors.As(err, &syntax) {
 		return &Failure{
-			What:   fmt.Sprintf("%s does not answer as an S3 server does", bucket.endpoint),
-			Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers in its place", bucket.endpointVariable),
+			What:   fmt.Sprintf("%s does not respond like an S3 server", b.endpoint),
+			Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers instead", b.endpointVariable),
 			cause:  err,
 		}
 	}
 	if !answered {
-		return unreachable(err, bucket.endpoint, bucket.endpointVariable, s3BundleVariable)
+		return unreachable(err, b.endpoint, b.endpointVariable, s3BundleVariable)
 	}
-	failure := bucket.answered(&response, key)
+	failure := b.explainResponse(&response, key)
 	if failure.cause == nil {
 		failure.cause = err
 	}
 	return failure
 }
 
-// answered is what an error of S3 means.
+// explainResponse explains an error response of S3.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-func (bucket *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
-	what := fmt.Sprintf("bucket %q", bucket.container)
+func (b *bucket) explainResponse(response *minio.ErrorResponse, key string) *Failure {
+	what := fmt.Sprintf("bucket %q", b.container)
 	if key != "" {
-		what = fmt.Sprintf("object %q in bucket %q", key, bucket.container)
+		what = fmt.Sprintf("object %q in bucket %q", key, b.container)
 	}
 	switch response.Code {
 	case "NoSuchBucket":
 		return &Failure{
-			What:   fmt.Sprintf("there is no bucket %q at %s", bucket.container, bucket.endpoint),
-			Advice: fmt.Sprintf("check the name in storageUri, and %s in the Secret", bucket.endpointVariable),
+			What:   fmt.Sprintf("bucket %q does not exist at %s", b.container, b.endpoint),
+			Advice: fmt.Sprintf("check the name in storageUri, and %s in the Secret", b.endpointVariable),
 		}
 	case "NoSuchKey":
-		return &Failure{What: fmt.Sprintf("the %s is not there any more", what), Advice: "start the job again when nobody changes the bucket"}
+		return &Failure{What: fmt.Sprintf("the %s no longer exists", what), Advice: "restart the job when nothing changes the bucket"}
 	case "InvalidAccessKeyId":
 		return &Failure{
-			What:   fmt.Sprintf("%s does not know the access key", bucket.endpoint),
-			Advice: fmt.Sprintf("check %s in the Secret, and %s", accessKeyVariable, bucket.endpointVariable),
+			What:   fmt.Sprintf("%s does not know the access key", b.endpoint),
+			Advice: fmt.Sprintf("check %s in the Secret, and %s", accessKeyVariable, b.endpointVariable),
 		}
 	case "SignatureDoesNotMatch":
-		return &Failure{What: fmt.Sprintf("the secret key does not belong to the access key at %s", bucket.endpoint), Advice: fmt.Sprintf("check %s in the Secret", secretKeyVariable)}
+		return &Failure{What: fmt.Sprintf("the secret key does not belong to the access key at %s", b.endpoint), Advice: fmt.Sprintf("check %s in the Secret", secretKeyVariable)}
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return &Failure{What: fmt.Sprintf("%s does not accept the session token, or no more", bucket.endpoint), Advice: fmt.Sprintf("renew %s, %s and %s in the Secret", accessKeyVariable, secretKeyVariable, sessionTokenVariable)}
+		return &Failure{What: fmt.Sprintf("%s rejects the session token: it is invalid or expired", b.endpoint), Advice: fmt.Sprintf("renew %s, %s and %s in the Secret", accessKeyVariable, secretKeyVariable, sessionTokenVariable)}
 	case "RequestTimeTooSkewed":
-		return &Failure{What: fmt.Sprintf("the clocks of this node and of %s differ too much", bucket.endpoint), Advice: "ask an administrator to set the node's clock"}
+		return &Failure{What: fmt.Sprintf("the clocks of this node and of %s differ too much", b.endpoint), Advice: "ask the cluster administrator to correct the node's clock"}
 	case "InvalidObjectState":
-		return &Failure{What: fmt.Sprintf("the %s is archived", what), Advice: "restore it to a class that can be read at once"}
+		return &Failure{What: fmt.Sprintf("the %s is archived", what), Advice: "restore it to a storage class that can be read immediately"}
 	case "PreconditionFailed":
-		return &Failure{What: fmt.Sprintf("the %s changed while it was fetched", what), Advice: "start the job again when nobody changes it"}
+		return &Failure{What: fmt.Sprintf("the %s changed while it was fetched", what), Advice: "restart the job when nothing changes it"}
 	case "InvalidRange":
-		return &Failure{What: fmt.Sprintf("the %s is shorter than it was", what), temporary: true, damaged: true}
+		return &Failure{What: fmt.Sprintf("the %s is shorter than it was", what), temporary: true, corrupt: true}
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
-		return bucket.elsewhere(response)
+		return b.otherRegion(response)
 	}
 	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
-		return bucket.denied(what)
+		return b.denied(what)
 	}
 	failure := &Failure{
-		What:      fmt.Sprintf("%s answers %s for the %s: %s", bucket.endpoint, shorten(bucket.redact.text(response.Code), 50), what, shorten(bucket.redact.text(response.Message), 200)),
-		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", bucket.endpointVariable),
+		What:      fmt.Sprintf("%s responds with %s for the %s: %s", b.endpoint, shorten(b.redact.text(response.Code), 50), what, shorten(b.redact.text(response.Message), 200)),
+		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", b.endpointVariable),
 		temporary: isTemporaryStatus(response.StatusCode),
 	}
 	if failure.temporary {
-		failure.Advice = "start the job again later"
+		failure.Advice = "restart the job later"
 	}
 	return failure
 }
 
-func (bucket *bucket) denied(what string) *Failure {
-	failure := &Failure{What: fmt.Sprintf("access to the %s at %s is denied", what, bucket.endpoint), cause: errDenied}
-	if bucket.anonymous {
-		failure.Advice = fmt.Sprintf("no key was given: name a Secret with %s and %s in secretRef", accessKeyVariable, secretKeyVariable)
+func (b *bucket) denied(what string) *Failure {
+	failure := &Failure{What: fmt.Sprintf("access to the %s at %s is denied", what, b.endpoint), cause: errDenied}
+	if b.anonymous {
+		failure.Advice = fmt.Sprintf("no access key is set: name a Secret with %s and %s in secretRef", accessKeyVariable, secretKeyVariable)
 	} else {
-		failure.Advice = fmt.Sprintf("allow the key in %s of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects", accessKeyVariable)
+		failure.Advice = fmt.Sprintf("grant the key in %s of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects", accessKeyVariable)
 	}
 	return failure
 }
 
-func (bucket *bucket) elsewhere(response *minio.ErrorResponse) *Failure {
-	failure := &Failure{What: fmt.Sprintf("bucket %q is in another region", bucket.container), Advice: fmt.Sprintf("set %s in the Secret to its region", regionVariables[0])}
+func (b *bucket) otherRegion(response *minio.ErrorResponse) *Failure {
+	failure := &Failure{What: fmt.Sprintf("bucket %q is in another region", b.container), Advice: fmt.Sprintf("set %s in the Secret to its region", regionVariables[0])}
 	if response.Region != "" {
-		failure.Advice = fmt.Sprintf("set %s in the Secret to %s", regionVariables[0], shorten(bucket.redact.text(response.Region), 50))
+		failure.Advice = fmt.Sprintf("set %s in the Secret to %s", regionVariables[0], shorten(b.redact.text(response.Region), 50))
 	}
 	return failure
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Every message about S3, from answers that servers really give.
+// All messages about S3, from real responses of servers.
 func TestMessagesAboutS3(t *testing.T) {
-	const lookAtEndpoint = "check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it"
+	const lookAtEndpoint = "check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace"
 	answer := func(status int, code string) func(http.ResponseWriter, *http.Request) bool {
 		return func(writer http.ResponseWriter, _ *http.Request) bool {
 			s3Error(writer, status, code, "the words of the server, with "+testSecretKey+" and "+testAccessKey)
@@ -33,22 +33,22 @@ func TestMessagesAboutS3(t *testing.T) {
 		before      func(http.ResponseWriter, *http.Request) bool
 		want        string
 	}{
-		"no such bucket":   {uri: "s3://nobodys/set", want: `there is no bucket "nobodys" at HOST; check the name in storageUri, and AWS_ENDPOINT_URL_S3 in the Secret`},
-		"no such object":   {uri: "s3://data/nothing", want: `there is no object "nothing" in bucket "data" at HOST, and nothing below it; check the path in storageUri`},
+		"no such bucket":   {uri: "s3://nobodys/set", want: `bucket "nobodys" does not exist at HOST; check the name in storageUri, and AWS_ENDPOINT_URL_S3 in the Secret`},
+		"no such object":   {uri: "s3://data/nothing", want: `no object "nothing" in bucket "data" at HOST, and no objects below it; check the path in storageUri`},
 		"an unknown key":   {environment: map[string]string{accessKeyVariable: "AKIAUNKNOWNUNKNOWN"}, want: `HOST does not know the access key; check AWS_ACCESS_KEY_ID in the Secret, and AWS_ENDPOINT_URL_S3`},
 		"a wrong secret":   {environment: map[string]string{secretKeyVariable: "another-secret"}, want: `the secret key does not belong to the access key at HOST; check AWS_SECRET_ACCESS_KEY in the Secret`},
 		"only a key":       {environment: map[string]string{secretKeyVariable: ""}, want: `the Secret has AWS_ACCESS_KEY_ID but no AWS_SECRET_ACCESS_KEY`},
 		"only a secret":    {environment: map[string]string{accessKeyVariable: ""}, want: `the Secret has AWS_SECRET_ACCESS_KEY but no AWS_ACCESS_KEY_ID`},
-		"no right to list": {before: answer(http.StatusForbidden, "AccessDenied"), want: `access to the bucket "data" at HOST is denied; allow the key in AWS_ACCESS_KEY_ID of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects`},
-		"no right to read": {before: onObject(http.StatusForbidden, "AccessDenied"), want: `access to the object "set/a" in bucket "data" at HOST is denied; allow the key in AWS_ACCESS_KEY_ID of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects`},
+		"no right to list": {before: answer(http.StatusForbidden, "AccessDenied"), want: `access to the bucket "data" at HOST is denied; grant the key in AWS_ACCESS_KEY_ID of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects`},
+		"no right to read": {before: onObject(http.StatusForbidden, "AccessDenied"), want: `access to the object "set/a" in bucket "data" at HOST is denied; grant the key in AWS_ACCESS_KEY_ID of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects`},
 		"nobody": {
 			environment: map[string]string{accessKeyVariable: "", secretKeyVariable: ""}, before: answer(http.StatusForbidden, "AccessDenied"),
-			want: `access to the bucket "data" at HOST is denied; no key was given: name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in secretRef`,
+			want: `access to the bucket "data" at HOST is denied; no access key is set: name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in secretRef`,
 		},
-		"a session that ended":  {before: answer(http.StatusBadRequest, "ExpiredToken"), want: `HOST does not accept the session token, or no more; renew AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the Secret`},
-		"a clock that is wrong": {before: answer(http.StatusForbidden, "RequestTimeTooSkewed"), want: `the clocks of this node and of HOST differ too much; ask an administrator to set the node's clock`},
-		"an archive":            {before: onObject(http.StatusForbidden, "InvalidObjectState"), want: `the object "set/a" in bucket "data" is archived; restore it to a class that can be read at once`},
-		"gone meanwhile":        {before: onObject(http.StatusNotFound, "NoSuchKey"), want: `the object "set/a" in bucket "data" is not there any more; start the job again when nobody changes the bucket`},
+		"a session that ended":  {before: answer(http.StatusBadRequest, "ExpiredToken"), want: `HOST rejects the session token: it is invalid or expired; renew AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the Secret`},
+		"a clock that is wrong": {before: answer(http.StatusForbidden, "RequestTimeTooSkewed"), want: `the clocks of this node and of HOST differ too much; ask the cluster administrator to correct the node's clock`},
+		"an archive":            {before: onObject(http.StatusForbidden, "InvalidObjectState"), want: `the object "set/a" in bucket "data" is archived; restore it to a storage class that can be read immediately`},
+		"gone meanwhile":        {before: onObject(http.StatusNotFound, "NoSuchKey"), want: `the object "set/a" in bucket "data" no longer exists; restart the job when nothing changes the bucket`},
 		"another region": {
 			environment: map[string]string{"AWS_REGION": "us-east-1"},
 			before: func(writer http.ResponseWriter, request *http.Request) bool {
@@ -61,20 +61,20 @@ func TestMessagesAboutS3(t *testing.T) {
 			environment: map[string]string{"AWS_DEFAULT_REGION": "us-east-1"}, before: answer(http.StatusMovedPermanently, "PermanentRedirect"),
 			want: `bucket "data" is in another region; set AWS_REGION in the Secret to its region`,
 		},
-		"too much":       {before: answer(http.StatusServiceUnavailable, "SlowDown"), want: `HOST answers SlowDown for the bucket "data": the words of the server, with *** and ***; start the job again later`},
-		"something else": {before: answer(http.StatusMethodNotAllowed, "MethodNotAllowed"), want: `HOST answers MethodNotAllowed for the bucket "data": the words of the server, with *** and ***; check storageUri, and AWS_ENDPOINT_URL_S3 in the Secret`},
+		"too much":       {before: answer(http.StatusServiceUnavailable, "SlowDown"), want: `HOST responds with SlowDown for the bucket "data": the words of the server, with *** and ***; restart the job later`},
+		"something else": {before: answer(http.StatusMethodNotAllowed, "MethodNotAllowed"), want: `HOST responds with MethodNotAllowed for the bucket "data": the words of the server, with *** and ***; check storageUri, and AWS_ENDPOINT_URL_S3 in the Secret`},
 		"no S3 server": {before: func(writer http.ResponseWriter, _ *http.Request) bool {
 			_, _ = writer.Write([]byte("<html><p>Log in"))
 			return true
-		}, want: `HOST does not answer as an S3 server does; check AWS_ENDPOINT_URL_S3 in the Secret, and whether a proxy or login page answers in its place`},
-		"no answer":              {before: func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }, want: `HOST cut the connection; ` + lookAtEndpoint},
-		"no TLS":                 {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "HOST"}, want: `HOST does not speak TLS; if that is meant, write http:// in front of it in AWS_ENDPOINT_URL_S3 of the Secret`},
-		"nobody there":           {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "", "S3_ENDPOINT": "http://127.0.0.1:1"}, want: `127.0.0.1:1 refuses connections; check S3_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it`},
-		"a strange address":      {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "https://user:hunter2@host"}, want: `AWS_ENDPOINT_URL_S3 in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path`},
-		"an address with a path": {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_S3_ENDPOINT": "https://host/s3"}, want: `AWS_S3_ENDPOINT in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path`},
+		}, want: `HOST does not respond like an S3 server; check AWS_ENDPOINT_URL_S3 in the Secret, and whether a proxy or login page answers instead`},
+		"no answer":              {before: func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }, want: `HOST closed the connection; ` + lookAtEndpoint},
+		"no TLS":                 {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "HOST"}, want: `HOST does not use TLS; if this is intended, start its URL with http:// in AWS_ENDPOINT_URL_S3 of the Secret`},
+		"nobody there":           {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "", "S3_ENDPOINT": "http://127.0.0.1:1"}, want: `127.0.0.1:1 refuses connections; check S3_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace`},
+		"a strange address":      {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "https://user:hunter2@host"}, want: `AWS_ENDPOINT_URL_S3 in the Secret must be the URL of an S3 server, such as https://host:9000, without a user or a path`},
+		"an address with a path": {environment: map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_S3_ENDPOINT": "https://host/s3"}, want: `AWS_S3_ENDPOINT in the Secret must be the URL of an S3 server, such as https://host:9000, without a user or a path`},
 		"a strange style":        {environment: map[string]string{addressingVariable: "dns"}, want: `AWS_S3_ADDRESSING_STYLE in the Secret must be path, virtual or auto`},
-		"a strange bundle":       {environment: map[string]string{s3BundleVariable: "-----BEGIN NOTHING"}, want: `AWS_CA_BUNDLE of the Secret: has no certificate in it: it must be in PEM`},
-		"a bundle that is not":   {environment: map[string]string{s3BundleVariable: "/nowhere"}, want: `AWS_CA_BUNDLE of the Secret: must be certificates in PEM, or the path of a file with such`},
+		"a strange bundle":       {environment: map[string]string{s3BundleVariable: "-----BEGIN NOTHING"}, want: `AWS_CA_BUNDLE of the Secret: has no PEM certificate`},
+		"a bundle that is not":   {environment: map[string]string{s3BundleVariable: "/nowhere"}, want: `AWS_CA_BUNDLE of the Secret: must be PEM certificates, or the path of a file with PEM certificates`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestMessagesAboutS3(t *testing.T) {
 				environment[name] = strings.ReplaceAll(value, "HOST", server.host())
 			}
 			runner := newRunner(t, environment)
-			runner.timing.firstPatience, runner.timing.patience = 50*time.Millisecond, 50*time.Millisecond
+			runner.timing.maxFirstResponse, runner.timing.maxIdle = 50*time.Millisecond, 50*time.Millisecond
 			uri := tc.uri
 			if uri == "" {
 				uri = "s3://data/set"
@@ -96,8 +96,8 @@ func TestMessagesAboutS3(t *testing.T) {
 	}
 }
 
-// A key that may read an object but not list the bucket can fetch that object.
-func TestOneObjectNeedsNoRightToList(t *testing.T) {
+// An access key that may read an object but not list the bucket can fetch that object.
+func TestSingleObjectWithoutListPermission(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
 		if strings.HasPrefix(request.URL.Path, "/data/set") {
@@ -113,13 +113,13 @@ func TestOneObjectNeedsNoRightToList(t *testing.T) {
 	}
 }
 
-func TestPassingFaultsOfAServer(t *testing.T) {
+func TestTemporaryServerErrors(t *testing.T) {
 	for _, code := range []string{"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"} {
 		t.Run(code, func(t *testing.T) {
 			server := newS3Server(t, map[string]string{"set/a": "a"})
 			faults := 0
 			server.before = func(writer http.ResponseWriter, request *http.Request) bool {
-				// The list and the object, each a few times.
+				// The list and the object fail a few times each.
 				if faults++; faults > 12 || strings.Contains(request.URL.RawQuery, "location") || faults%4 == 0 {
 					return false
 				}
@@ -132,7 +132,7 @@ func TestPassingFaultsOfAServer(t *testing.T) {
 	}
 }
 
-func TestWhereABucketIsLookedFor(t *testing.T) {
+func TestAddressingStyle(t *testing.T) {
 	cases := map[string]struct {
 		environment map[string]string
 		want        string
@@ -165,7 +165,7 @@ func TestWhereABucketIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestTheSessionTokenIsShown(t *testing.T) {
+func TestSessionTokenIsPrinted(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	var shown string
 	server.before = func(_ http.ResponseWriter, request *http.Request) bool {

@@ -16,7 +16,7 @@ import (
 
 func hexOf(sum []byte) string { return hex.EncodeToString(sum) }
 
-func TestObjectsBelowAPathAreFetched(t *testing.T) {
+func TestFetchPrefix(t *testing.T) {
 	objects := map[string]string{
 		"mnist/train/0.png": "zero", "mnist/train/1.png": "one", "mnist/README.md": "read me", "mnist/empty": "",
 		"mnist/with space & more/ä?#%41+.txt": "odd", "mnist/": "", "mnist/train/": "",
@@ -67,7 +67,7 @@ func TestListsOfManyPages(t *testing.T) {
 	}
 }
 
-func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
+func TestSecondRunFetchesChanges(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c", "set/d/e": "e"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -78,7 +78,7 @@ func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
 	if asked := server.asked(); len(asked) > 0 {
 		t.Errorf("asked for %q though everything was there", asked)
 	}
-	if want := "0 files and 0 B of it are to be fetched"; !strings.Contains(output, want) {
+	if want := "0 files and 0 B left to fetch"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 
@@ -98,7 +98,7 @@ func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestWhatIsThereAndRightIsNotFetched(t *testing.T) {
+func TestExistingFilesAreAdopted(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/right": "right", "set/wrong": "wrong"})
 	runner := newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"right": "right", "wrong": "gnorw"})
@@ -108,7 +108,7 @@ func TestWhatIsThereAndRightIsNotFetched(t *testing.T) {
 	}
 }
 
-func TestCutConnectionsAreResumed(t *testing.T) {
+func TestResumeAfterCutConnection(t *testing.T) {
 	content := random(3 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content, "set/small": "small"})
 	server.spoil = func(key string, try int, spoiled *spoiled) {
@@ -121,7 +121,7 @@ func TestCutConnectionsAreResumed(t *testing.T) {
 	if runner.files()["large"] != content {
 		t.Error("the file is not the object")
 	}
-	// Bytes of the last connection may be lost on the way, but not the rest.
+	// Only bytes of the last connection may be lost.
 	if server.sent > int64(len(content))+5*600_000/2 {
 		t.Errorf("%d bytes sent for %d", server.sent, len(content))
 	}
@@ -136,13 +136,13 @@ func TestCutConnectionsAreResumed(t *testing.T) {
 	}
 }
 
-func TestARestartGoesOn(t *testing.T) {
+func TestRestartContinues(t *testing.T) {
 	content := random(4 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
 	runner := newRunner(t, server.environment())
-	runner.timing.patience = 200 * time.Millisecond
-	runner.refused("s3://data/set", fmt.Sprintf("%s cut the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", server.host()))
+	runner.timing.maxIdle = 200 * time.Millisecond
+	runner.refused("s3://data/set", fmt.Sprintf("%s closed the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace", server.host()))
 	if runner.complete() || len(runner.parts()) != 1 || len(runner.files()) > 0 {
 		t.Fatalf("complete: %t, parts %v, files %d", runner.complete(), runner.parts(), len(runner.files()))
 	}
@@ -156,7 +156,7 @@ func TestARestartGoesOn(t *testing.T) {
 	}
 }
 
-func TestSilentConnectionsAreGivenUp(t *testing.T) {
+func TestStalledConnections(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) {
@@ -170,32 +170,32 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	if runner.files()["large"] != content {
 		t.Error("the file is not the object")
 	}
-	if want := server.host() + " does not answer; trying again in"; !strings.Contains(output, want) {
+	if want := server.host() + " does not respond; retrying in"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 }
 
-func TestDamagedObjects(t *testing.T) {
-	const anew = "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew"
+func TestCorruptObjects(t *testing.T) {
+	const anew = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	content := random(100_000)
 	cases := map[string]struct {
 		spoil func(try int, spoiled *spoiled)
-		// before the answer, for what its headers say.
+		// before is called before the response, to set headers.
 		before func(writer http.ResponseWriter, request *http.Request) bool
 		want   string
 	}{
 		"once":   {spoil: func(try int, spoiled *spoiled) { spoiled.flip = try == 0 }},
-		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" arrived with another MD5 than e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
+		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" has the wrong MD5: expected e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
 		"longer than promised": {
 			before: answerObject(content + "more"),
-			want:   `the file "large" is longer than the 97.7 KiB that were promised; ` + anew,
+			want:   `the file "large" is longer than the announced 97.7 KiB; ` + anew,
 		},
 		"another checksum": {
 			before: func(writer http.ResponseWriter, request *http.Request) bool {
 				writer.Header().Set("X-Amz-Checksum-Crc32c", "AAAAAA==")
 				return false
 			},
-			want: `the file "large" arrived with another CRC-32C than 00000000; ` + anew,
+			want: `the file "large" has the wrong CRC-32C: expected 00000000; ` + anew,
 		},
 	}
 	for name, tc := range cases {
@@ -221,7 +221,7 @@ func TestDamagedObjects(t *testing.T) {
 	}
 }
 
-// answerObject answers a GET of an object, and nothing else.
+// answerObject responds only to a GET of an object.
 func answerObject(content string) func(http.ResponseWriter, *http.Request) bool {
 	return func(writer http.ResponseWriter, request *http.Request) bool {
 		if request.Method != http.MethodGet || !strings.HasPrefix(request.URL.Path, "/data/set/") {
@@ -233,7 +233,7 @@ func answerObject(content string) func(http.ResponseWriter, *http.Request) bool 
 	}
 }
 
-func TestWhatIsCompressedStaysSo(t *testing.T) {
+func TestCompressedContentIsKept(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a.gz": "\x1f\x8bnot really"})
 	server.before = func(writer http.ResponseWriter, _ *http.Request) bool {
 		writer.Header().Set("Content-Encoding", "gzip")
@@ -246,17 +246,17 @@ func TestWhatIsCompressedStaysSo(t *testing.T) {
 	}
 }
 
-func TestObjectsThatMustNotBeFiles(t *testing.T) {
-	const remedy = "; rename or remove the object, or fetch a prefix that it is not below"
+func TestInvalidObjectKeys(t *testing.T) {
+	const remedy = "; rename or remove the object, or fetch a prefix without it"
 	cases := map[string]struct{ key, want string }{
-		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. in it` + remedy},
-		"a way out, later":    {"set/a/../../../outside", `the object "set/a/../../../outside" cannot be a file: its path has .. in it` + remedy},
+		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. segments` + remedy},
+		"a way out, later":    {"set/a/../../../outside", `the object "set/a/../../../outside" cannot be a file: its path has .. segments` + remedy},
 		"an absolute path":    {"set//etc/passwd", `the object "set//etc/passwd" cannot be a file: its path is absolute` + remedy},
-		"an empty part":       {"set/a//b", `the object "set/a//b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a dot":               {"set/./b", `the object "set/./b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a name too long":     {"set/" + strings.Repeat("x", 256), `the object "set/` + strings.Repeat("x", 256) + `" cannot be a file: a part of its path has more than 255 bytes` + remedy},
-		"a folder with bytes": {"set/folder/", `the object "set/folder/" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a file and a folder": {"set/good/too", `"good" and "good/too" cannot both be there: the one is a file where the other needs a directory; rename one of them where it is stored`},
+		"an empty part":       {"set/a//b", `the object "set/a//b" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a dot":               {"set/./b", `the object "set/./b" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a name too long":     {"set/" + strings.Repeat("x", 256), `the object "set/` + strings.Repeat("x", 256) + `" cannot be a file: a segment of its path is longer than 255 bytes` + remedy},
+		"a folder with bytes": {"set/folder/", `the object "set/folder/" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a file and a folder": {"set/good/too", `"good" and "good/too" conflict: the first is a file where the second needs a directory; rename one of them at the source`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestObjectsThatMustNotBeFiles(t *testing.T) {
 	}
 }
 
-func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
+func TestLinksInDestination(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "new", "set/folder/b": "new"})
 	outside := t.TempDir()
 	write(t, outside, map[string]string{"a": "old", "b": "old"})
@@ -288,7 +288,7 @@ func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(runner.directory, "folder")); err != nil {
 		t.Fatal(err)
 	}
-	runner.refused("s3://data/set", `cannot make the directory "folder": a link on the way leads out of the directory; remove the link from the claim`)
+	runner.refused("s3://data/set", `cannot create the directory "folder": a symbolic link in the path points outside the directory; remove the link from the PVC`)
 	if err := os.Remove(filepath.Join(runner.directory, "folder")); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
 	}
 }
 
-func TestObjectsThatChangeMeanwhile(t *testing.T) {
+func TestObjectChangesDuringDownload(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, _ int, spoiled *spoiled) {
@@ -309,11 +309,11 @@ func TestObjectsThatChangeMeanwhile(t *testing.T) {
 		server.put("set/large", random(900_000))
 	}
 	newRunner(t, server.environment()).refused("s3://data/set",
-		`the object "set/large" in bucket "data" changed while it was fetched; start the job again when nobody changes it`)
+		`the object "set/large" in bucket "data" changed while it was fetched; restart the job when nothing changes it`)
 }
 
-// A list that breaks off goes on behind the last key that it had.
-func TestListsGoOn(t *testing.T) {
+// An interrupted list continues after its last key.
+func TestListContinuesAfterError(t *testing.T) {
 	objects := map[string]string{}
 	for i := range 2100 {
 		objects[fmt.Sprintf("many/%04d", i)] = ""
@@ -331,7 +331,7 @@ func TestListsGoOn(t *testing.T) {
 			s3Error(writer, http.StatusServiceUnavailable, "SlowDown", "")
 			return true
 		case len(asked) == 4:
-			// Half a page, and then nothing.
+			// Half a page, then the connection ends.
 			_, _ = writer.Write([]byte("<ListBucketResult><Name>data</Name>"))
 			_ = http.NewResponseController(writer).Flush()
 			<-request.Context().Done()

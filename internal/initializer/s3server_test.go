@@ -19,8 +19,8 @@ const (
 	testSecretKey = "secret/of+the=tests"
 )
 
-// s3Server is an S3 server on this machine that checks signatures. What it lacks
-// of S3 (If-Match) is added, and answers can be spoiled.
+// s3Server is a local S3 server that checks signatures. It adds If-Match, and can send
+// faulty responses.
 type s3Server struct {
 	*httptest.Server
 	t       *testing.T
@@ -30,22 +30,21 @@ type s3Server struct {
 	// requests for objects: method, key and range.
 	requests []string
 	sent     int64
-	// before may answer a request itself; it then returns true.
+	// before may respond to a request itself; it then returns true.
 	before func(writer http.ResponseWriter, request *http.Request) bool
-	// spoil may change what becomes of the answer to a GET of an object.
+	// spoil may add a fault to the response to a GET of an object.
 	spoil func(key string, try int, spoiled *spoiled)
 	tries map[string]int
 }
 
-// listing repairs what the server makes of a delimiter that is empty: as in S3,
-// it is none.
+// listing treats an empty delimiter as none, as S3 does.
 type listing struct{ *s3mem.Backend }
 
-func (listing listing) ListBucket(ctx context.Context, name string, prefix *gofakes3.Prefix, page gofakes3.ListBucketPage) (*gofakes3.ObjectList, error) {
+func (l listing) ListBucket(ctx context.Context, name string, prefix *gofakes3.Prefix, page gofakes3.ListBucketPage) (*gofakes3.ObjectList, error) {
 	if prefix != nil && prefix.Delimiter == "" {
 		prefix = &gofakes3.Prefix{HasPrefix: prefix.HasPrefix, Prefix: prefix.Prefix}
 	}
-	return listing.Backend.ListBucket(ctx, name, prefix, page)
+	return l.Backend.ListBucket(ctx, name, prefix, page)
 }
 
 func newS3Server(t *testing.T, objects map[string]string) *s3Server {
@@ -62,24 +61,24 @@ func newS3Server(t *testing.T, objects map[string]string) *s3Server {
 	return server
 }
 
-func (server *s3Server) put(key, content string) {
-	server.t.Helper()
-	if _, err := server.backend.PutObject(context.Background(), "data", key, map[string]string{"Last-Modified": time.Now().UTC().Format(http.TimeFormat)}, bytes.NewReader([]byte(content)), int64(len(content))); err != nil {
-		server.t.Fatal(err)
+func (s *s3Server) put(key, content string) {
+	s.t.Helper()
+	if _, err := s.backend.PutObject(context.Background(), "data", key, map[string]string{"Last-Modified": time.Now().UTC().Format(http.TimeFormat)}, bytes.NewReader([]byte(content)), int64(len(content))); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
-func (server *s3Server) remove(key string) {
-	server.t.Helper()
-	if _, err := server.backend.DeleteObject(context.Background(), "data", key); err != nil {
-		server.t.Fatal(err)
+func (s *s3Server) remove(key string) {
+	s.t.Helper()
+	if _, err := s.backend.DeleteObject(context.Background(), "data", key); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
-func (server *s3Server) serve(writer http.ResponseWriter, request *http.Request, fake http.Handler) {
-	server.mutex.Lock()
-	before := server.before
-	server.mutex.Unlock()
+func (s *s3Server) serve(writer http.ResponseWriter, request *http.Request, fake http.Handler) {
+	s.mutex.Lock()
+	before := s.before
+	s.mutex.Unlock()
 	if before != nil && before(writer, request) {
 		return
 	}
@@ -88,34 +87,34 @@ func (server *s3Server) serve(writer http.ResponseWriter, request *http.Request,
 		fake.ServeHTTP(writer, request)
 		return
 	}
-	if server.replaced(writer, request, key) {
+	if s.replaced(writer, request, key) {
 		return
 	}
 	answer := &spoiled{ResponseWriter: writer, cutAfter: -1, stallAfter: -1, sent: new(int64), done: request.Context().Done()}
-	server.mutex.Lock()
-	server.requests = append(server.requests, strings.TrimSpace(request.Method+" "+key+" "+request.Header.Get("Range")))
-	if server.spoil != nil && request.Method == http.MethodGet {
-		server.spoil(key, server.tries[key], answer)
+	s.mutex.Lock()
+	s.requests = append(s.requests, strings.TrimSpace(request.Method+" "+key+" "+request.Header.Get("Range")))
+	if s.spoil != nil && request.Method == http.MethodGet {
+		s.spoil(key, s.tries[key], answer)
 	}
 	if request.Method == http.MethodGet {
-		server.tries[key]++
+		s.tries[key]++
 	}
-	server.mutex.Unlock()
+	s.mutex.Unlock()
 	defer func() {
-		server.mutex.Lock()
-		server.sent += *answer.sent
-		server.mutex.Unlock()
+		s.mutex.Lock()
+		s.sent += *answer.sent
+		s.mutex.Unlock()
 	}()
 	fake.ServeHTTP(answer, request)
 }
 
-// replaced answers as S3 does if the object is not the one that is asked for.
-func (server *s3Server) replaced(writer http.ResponseWriter, request *http.Request, key string) bool {
+// replaced responds as S3 does if the object has changed.
+func (s *s3Server) replaced(writer http.ResponseWriter, request *http.Request, key string) bool {
 	wanted := strings.Trim(request.Header.Get("If-Match"), `"`)
 	if wanted == "" {
 		return false
 	}
-	object, err := server.backend.HeadObject(request.Context(), "data", key)
+	object, err := s.backend.HeadObject(request.Context(), "data", key)
 	if err != nil || hexOf(object.Hash) == wanted {
 		return false
 	}
@@ -123,30 +122,30 @@ func (server *s3Server) replaced(writer http.ResponseWriter, request *http.Reque
 	return true
 }
 
-// s3Error answers as S3 does.
+// s3Error responds as S3 does.
 func s3Error(writer http.ResponseWriter, status int, code, message string) {
 	writer.Header().Set("Content-Type", "application/xml")
 	writer.WriteHeader(status)
 	_, _ = writer.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
 }
 
-// environment to reach the server by.
-func (server *s3Server) environment() map[string]string {
+// environment returns the variables for this server.
+func (s *s3Server) environment() map[string]string {
 	return map[string]string{
-		"AWS_ENDPOINT_URL_S3": server.URL,
+		"AWS_ENDPOINT_URL_S3": s.URL,
 		// Secrets often have a line feed at the end.
 		accessKeyVariable: testAccessKey + "\n",
 		secretKeyVariable: testSecretKey + "\n",
 	}
 }
 
-func (server *s3Server) host() string { return strings.TrimPrefix(server.URL, "http://") }
+func (s *s3Server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// asked are the requests for objects since it was last called.
-func (server *s3Server) asked() []string {
-	server.mutex.Lock()
-	defer server.mutex.Unlock()
-	asked := server.requests
-	server.requests = nil
+// asked returns the requests for objects since the last call.
+func (s *s3Server) asked() []string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	asked := s.requests
+	s.requests = nil
 	return asked
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Kind is what a source is fetched as.
+// Kind of the data to download.
 type Kind string
 
 const (
@@ -18,51 +18,50 @@ const (
 	Model   Kind = "model"
 )
 
-// The schemes of a URI.
+// Schemes of URIs.
 const (
 	schemeS3  = "s3"
 	schemeHub = "hf"
 	schemePVC = "pvc"
 )
 
-// location is a URI, taken apart.
+// location is a parsed URI.
 type location struct {
 	scheme string
-	// container is a bucket, a repository (owner/name) or a claim.
+	// container is a bucket, a repository (owner/name) or a PVC.
 	container string
-	// path is a key or a prefix of keys, or a path on a claim; empty means all of it.
+	// path is a key or a prefix of keys, or a path on a PVC; empty means all of it.
 	path string
-	// repositories says which repositories of the hub the name belongs to.
-	repositories Kind
+	// repositoryKind is the kind of the hub repository.
+	repositoryKind Kind
 	// revision of a repository: a branch, a tag or a commit.
 	revision string
 }
 
-// String is the URI with everything in it that was left to a default. It names
-// what a directory holds, so that equal sources have equal names.
-func (location location) String() string {
-	text := location.scheme + "://" + location.container
+// String returns the URI with all defaults filled in. It identifies the content of a
+// directory, so equal sources have equal URIs.
+func (l location) String() string {
+	text := l.scheme + "://" + l.container
 	switch {
-	case location.scheme == schemeHub:
-		return fmt.Sprintf("%s://%ss/%s@%s", location.scheme, location.repositories, location.container, location.revision)
-	case location.path != "":
-		text += "/" + location.path
+	case l.scheme == schemeHub:
+		return fmt.Sprintf("%s://%ss/%s@%s", l.scheme, l.repositoryKind, l.container, l.revision)
+	case l.path != "":
+		text += "/" + l.path
 	}
 	return text
 }
 
-const forms = "s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path"
+const uriForms = "s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path"
 
-// parseURI takes a URI apart. Keys of objects and paths are taken literally:
-// nothing in them is an escape.
+// parseURI parses a URI. Keys and paths are literal: they have no escapes.
 func parseURI(uri string, kind Kind) (location, error) {
 	scheme, rest, found := strings.Cut(uri, "://")
 	if first, _, _ := strings.Cut(rest, "/"); strings.Contains(first, "@") || !found && strings.Contains(uri, "@") {
-		// Not shown: what stands before an @ may be a password.
-		return location{}, fmt.Errorf("the URI must not hold credentials; put them into a Secret and name it in secretRef")
+		// The URI is not shown: the text before an @ may be a password.
+		return location{}, fmt.Errorf("the URI must not contain credentials; put them into a Secret and name it in secretRef")
 	}
 	if strings.ContainsFunc(uri, func(char rune) bool { return char < ' ' || char == 0x7f }) {
-		return location{}, fmt.Errorf("the URI %q has control characters in it", uri)
+		return location{}, fmt.Errorf("the URI %q has control characters", uri)
 	}
 	switch scheme {
 	case schemeS3:
@@ -72,13 +71,13 @@ func parseURI(uri string, kind Kind) (location, error) {
 	case schemePVC:
 		return parsePVC(rest)
 	}
-	return location{}, fmt.Errorf("the URI %q must be %s", uri, forms)
+	return location{}, fmt.Errorf("the URI %q must be %s", uri, uriForms)
 }
 
 func parseS3(rest string) (location, error) {
 	bucket, key, _ := strings.Cut(rest, "/")
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
-		return location{}, fmt.Errorf("%q cannot be the name of a bucket; the URI must be s3://bucket/path", bucket)
+		return location{}, fmt.Errorf("%q is not a valid bucket name; the URI must be s3://bucket/path", bucket)
 	}
 	return location{scheme: schemeS3, container: bucket, path: strings.TrimSuffix(key, "/")}, nil
 }
@@ -88,8 +87,8 @@ var (
 	hubRevision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,250}$`)
 )
 
-// parseHub reads [datasets/|models/][owner/]name[@revision]. Without a prefix
-// the name is a dataset's where a dataset is fetched, and a model's where a model is.
+// parseHub parses [datasets/|models/][owner/]name[@revision]. Without a prefix the kind of
+// the repository is the kind of the data.
 func parseHub(rest string, kind Kind) (location, error) {
 	repository, revision, hasRevision := strings.Cut(strings.TrimSuffix(rest, "/"), "@")
 	if !hasRevision {
@@ -104,32 +103,32 @@ func parseHub(rest string, kind Kind) (location, error) {
 	}
 	parts := strings.Split(repository, "/")
 	if len(parts) > 2 {
-		return location{}, fmt.Errorf("hf://%s must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; a part of a repository cannot be fetched alone", rest)
+		return location{}, fmt.Errorf("hf://%s must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; fetching only a part of a repository is not supported", rest)
 	}
 	for _, part := range parts {
 		if !hubName.MatchString(part) {
-			return location{}, fmt.Errorf("%q cannot be in the name of a repository; the URI must be hf://owner/name[@revision]", part)
+			return location{}, fmt.Errorf("%q is not valid in the name of a repository; the URI must be hf://owner/name[@revision]", part)
 		}
 	}
 	if !hubRevision.MatchString(revision) || strings.Contains(revision, "..") {
-		return location{}, fmt.Errorf("%q cannot be a revision: it must be a branch, a tag or a commit", revision)
+		return location{}, fmt.Errorf("%q is not a valid revision: it must be a branch, a tag or a commit", revision)
 	}
-	return location{scheme: schemeHub, container: repository, repositories: kind, revision: revision}, nil
+	return location{scheme: schemeHub, container: repository, repositoryKind: kind, revision: revision}, nil
 }
 
 func parsePVC(rest string) (location, error) {
 	claim, directory, _ := strings.Cut(rest, "/")
 	if claim == "" || claim == "." || claim == ".." {
-		return location{}, fmt.Errorf("pvc://%s names no claim; the URI must be pvc://claim/path", rest)
+		return location{}, fmt.Errorf("pvc://%s has no PVC name; the URI must be pvc://claim/path", rest)
 	}
 	for _, part := range strings.Split(directory, "/") {
 		if part == ".." {
-			return location{}, fmt.Errorf("pvc://%s leads out of the claim: the path must not have .. in it", rest)
+			return location{}, fmt.Errorf("pvc://%s points outside the PVC: the path must not have .. segments", rest)
 		}
 	}
 	directory = strings.TrimPrefix(path.Clean("/"+directory), "/")
 	if directory != "" && !fs.ValidPath(directory) {
-		return location{}, fmt.Errorf("pvc://%q is no path on a claim", rest)
+		return location{}, fmt.Errorf("pvc://%q is not a valid path on a PVC", rest)
 	}
 	return location{scheme: schemePVC, container: claim, path: directory}, nil
 }

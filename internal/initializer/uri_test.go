@@ -21,33 +21,33 @@ func TestURIs(t *testing.T) {
 		"s3://bucket/a/b/":              {want: "s3://bucket/a/b"},
 		"s3://bucket/a%20b+c d":         {want: "s3://bucket/a%20b+c d"},
 		"s3://bucket/a@b?c#d":           {want: "s3://bucket/a@b?c#d"},
-		"s3://":                         {err: `"" cannot be the name of a bucket; the URI must be s3://bucket/path`},
-		"s3://B_/x":                     {err: `"B_" cannot be the name of a bucket; the URI must be s3://bucket/path`},
+		"s3://":                         {err: `"" is not a valid bucket name; the URI must be s3://bucket/path`},
+		"s3://B_/x":                     {err: `"B_" is not a valid bucket name; the URI must be s3://bucket/path`},
 		"hf://owner/name":               {want: "hf://datasets/owner/name@main"},
 		"hf://owner/name/":              {want: "hf://datasets/owner/name@main"},
 		"hf://models/owner/name@v1.0":   {want: "hf://models/owner/name@v1.0"},
 		"hf://datasets/owner/n_a-m.e@x": {want: "hf://datasets/owner/n_a-m.e@x"},
 		"hf://datasets/squad":           {want: "hf://datasets/squad@main"},
 		"hf://owner/name@refs/pr/1":     {want: "hf://datasets/owner/name@refs/pr/1"},
-		"hf://":                         {err: `"" cannot be in the name of a repository; the URI must be hf://owner/name[@revision]`},
-		"hf://owner/..":                 {err: `".." cannot be in the name of a repository; the URI must be hf://owner/name[@revision]`},
-		"hf://owner/na?me":              {err: `"na?me" cannot be in the name of a repository; the URI must be hf://owner/name[@revision]`},
-		"hf://owner/name/train":         {err: `hf://owner/name/train must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; a part of a repository cannot be fetched alone`},
-		"hf://owner/name@":              {err: `"" cannot be a revision: it must be a branch, a tag or a commit`},
-		"hf://owner/name@a/../b":        {err: `"a/../b" cannot be a revision: it must be a branch, a tag or a commit`},
-		"hf://owner/name@a?b":           {err: `"a?b" cannot be a revision: it must be a branch, a tag or a commit`},
-		"hf://user:secret@owner/name":   {err: "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
-		"s3://key:secret@bucket/name":   {err: "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
-		"key:secret@bucket":             {err: "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
+		"hf://":                         {err: `"" is not valid in the name of a repository; the URI must be hf://owner/name[@revision]`},
+		"hf://owner/..":                 {err: `".." is not valid in the name of a repository; the URI must be hf://owner/name[@revision]`},
+		"hf://owner/na?me":              {err: `"na?me" is not valid in the name of a repository; the URI must be hf://owner/name[@revision]`},
+		"hf://owner/name/train":         {err: `hf://owner/name/train must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; fetching only a part of a repository is not supported`},
+		"hf://owner/name@":              {err: `"" is not a valid revision: it must be a branch, a tag or a commit`},
+		"hf://owner/name@a/../b":        {err: `"a/../b" is not a valid revision: it must be a branch, a tag or a commit`},
+		"hf://owner/name@a?b":           {err: `"a?b" is not a valid revision: it must be a branch, a tag or a commit`},
+		"hf://user:secret@owner/name":   {err: "the URI must not contain credentials; put them into a Secret and name it in secretRef"},
+		"s3://key:secret@bucket/name":   {err: "the URI must not contain credentials; put them into a Secret and name it in secretRef"},
+		"key:secret@bucket":             {err: "the URI must not contain credentials; put them into a Secret and name it in secretRef"},
 		"pvc://claim":                   {want: "pvc://claim"},
 		"pvc://claim/a//b/./c/":         {want: "pvc://claim/a/b/c"},
 		"pvc://claim/a b@c":             {want: "pvc://claim/a b@c"},
-		"pvc:///a":                      {err: "pvc:///a names no claim; the URI must be pvc://claim/path"},
-		"pvc://../a":                    {err: "pvc://../a names no claim; the URI must be pvc://claim/path"},
-		"pvc://claim/a/../../b":         {err: "pvc://claim/a/../../b leads out of the claim: the path must not have .. in it"},
+		"pvc:///a":                      {err: "pvc:///a has no PVC name; the URI must be pvc://claim/path"},
+		"pvc://../a":                    {err: "pvc://../a has no PVC name; the URI must be pvc://claim/path"},
+		"pvc://claim/a/../../b":         {err: "pvc://claim/a/../../b points outside the PVC: the path must not have .. segments"},
 		"gs://bucket/x":                 {err: `the URI "gs://bucket/x" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
 		"bucket/x":                      {err: `the URI "bucket/x" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
-		"s3://bucket/a\nb":              {err: `the URI "s3://bucket/a\nb" has control characters in it`},
+		"s3://bucket/a\nb":              {err: `the URI "s3://bucket/a\nb" has control characters`},
 		"":                              {err: `the URI "" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
 	}
 	for uri, tc := range cases {
@@ -67,8 +67,7 @@ func TestURIs(t *testing.T) {
 	}
 }
 
-// Whatever an object is called: either it is refused, or it is a file below the
-// directory, under a name that no other object has.
+// Any key is either refused, or a file below the directory with a unique name.
 func FuzzPathOfKey(f *testing.F) {
 	for _, key := range []string{"a", "set/a/b", "set/../x", "set//x", "set/./x", "set/", "/etc/passwd", "set/..", "set/...", "set/a\x00b", "set/a\\..\\b", "set/\xff", "set/ä/ö", "set/" + strings.Repeat("x/", 3000)} {
 		f.Add("set/", key)
@@ -94,7 +93,7 @@ func FuzzPathOfKey(f *testing.F) {
 		if !filepath.IsLocal(name) || path.Clean(name) != name || !utf8.ValidString(name) || strings.Contains(name, "\x00") {
 			t.Errorf("%q became %q", key, name)
 		}
-		// The kernel agrees: the file is below the directory, and can be made.
+		// The kernel agrees: the file is below the directory and can be created.
 		if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}

@@ -15,80 +15,79 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// OpenShift asks for a right of its own before it takes addresses of pods.
+// OpenShift requires endpointslices/restricted for EndpointSlices with pod addresses.
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create
 
-// addressPatience is how long addresses of some pods are held back for those of the
-// others, so that all are written at once.
+// addressPatience is how long the addresses of some pods wait for the others, so that
+// all are written at once.
 const addressPatience = 2 * time.Second
 
-// publication is what was written of the addresses of a job's hosts.
 type publication struct {
-	// incomplete is since when the addresses of some pods are held back.
+	// incomplete is when the first addresses of a job with missing ones were held back.
 	incomplete time.Time
 	written    []*discoveryv1.EndpointSlice
 	at         time.Time
 }
 
-func (reconciler *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
-	made := scope.job
+func (r *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
+	j := scope.job
 	var list discoveryv1.EndpointSliceList
-	if err := reconciler.List(ctx, &list, client.InNamespace(made.Namespace), partsOf(made)); err != nil {
-		return fmt.Errorf("list the EndpointSlices of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	if err := r.List(ctx, &list, client.InNamespace(j.Namespace), partsOf(j)); err != nil {
+		return fmt.Errorf("list the EndpointSlices of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
 	for i := range list.Items {
-		if slice := &list.Items[i]; isOwned(slice, made) && slice.DeletionTimestamp == nil {
+		if slice := &list.Items[i]; isOwned(slice, j) && slice.DeletionTimestamp == nil {
 			scope.addresses = append(scope.addresses, slice)
 		}
 	}
 	return nil
 }
 
-// publish writes where the hosts of a job are found, and tells whether all of that is
-// written.
-func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
+// publish writes the addresses of a job's pods into EndpointSlices, and reports whether
+// all of them are written.
+func (r *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
 	wanted, complete := plan.Addresses(scope.job, state)
-	uid, now := scope.job.UID, reconciler.Clock.Now()
+	uid, now := scope.job.UID, r.Clock.Now()
 	if areSame(scope.addresses, wanted) {
-		reconciler.submitted.unpublish(uid)
+		r.memory.publications.forget(uid)
 		return true, nil, nil
 	}
-	if wait := reconciler.submitted.sincePublished(uid, wanted, now); wait > 0 {
-		lookIn(verdict, wait)
+	if wait := r.memory.publications.untilCached(uid, wanted, now); wait > 0 {
+		checkWithin(verdict, wait)
 		return true, nil, nil
 	}
 	if !complete && !plan.HasStale(scope.addresses, wanted) {
-		if wait := reconciler.submitted.untilPublished(uid, now); wait > 0 {
-			lookIn(verdict, wait)
+		if wait := r.memory.publications.holdBack(uid, now); wait > 0 {
+			checkWithin(verdict, wait)
 			return false, nil, nil
 		}
 	}
 	for _, slice := range wanted {
-		if refusal, err := reconciler.store(ctx, scope, slice); refusal != nil || err != nil {
+		if refusal, err := r.store(ctx, scope, slice); refusal != nil || err != nil {
 			return false, refusal, err
 		}
 	}
-	if err := reconciler.withdraw(ctx, scope, wanted); err != nil {
+	if err := r.withdraw(ctx, scope, wanted); err != nil {
 		return false, nil, err
 	}
-	reconciler.submitted.publish(uid, wanted, now)
+	r.memory.publications.add(uid, wanted, now)
 	return true, nil, nil
 }
 
-func lookIn(verdict *diagnosis.Verdict, wait time.Duration) {
+func checkWithin(verdict *diagnosis.Verdict, wait time.Duration) {
 	if verdict.NextCheck == 0 || verdict.NextCheck > wait {
 		verdict.NextCheck = wait
 	}
 }
 
-// withdraw deletes EndpointSlices of an earlier start, of which no pod is left.
-func (reconciler *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
+// withdraw deletes EndpointSlices of an earlier start, whose pods do not exist any more.
+func (r *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
 	for _, existing := range scope.addresses {
 		if slices.ContainsFunc(wanted, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == existing.Name }) {
 			continue
 		}
-		err := reconciler.Delete(ctx, existing, client.Preconditions{UID: &existing.UID})
+		err := r.Delete(ctx, existing, client.Preconditions{UID: &existing.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete old addresses of %s %s/%s: %w", scope.job.Kind, existing.Namespace, scope.job.Name, err)
 		}
@@ -96,8 +95,8 @@ func (reconciler *Reconciler) withdraw(ctx context.Context, scope *scope, wanted
 	return nil
 }
 
-// store creates an EndpointSlice, or changes the one that exists.
-func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
+// store creates or updates an EndpointSlice.
+func (r *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
 	for _, existing := range scope.addresses {
 		if existing.Name != wanted.Name || existing.AddressType != wanted.AddressType {
 			continue
@@ -107,15 +106,15 @@ func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *d
 		}
 		changed := existing.DeepCopy()
 		changed.Endpoints = wanted.Endpoints
-		if err := reconciler.Update(ctx, changed); err != nil {
+		if err := r.Update(ctx, changed); err != nil {
 			return nil, fmt.Errorf("write the addresses of %s %s/%s: %w", scope.job.Kind, wanted.Namespace, scope.job.Name, err)
 		}
 		return nil, nil
 	}
-	return reconciler.create(ctx, scope, wanted.DeepCopy())
+	return r.create(ctx, scope, wanted.DeepCopy())
 }
 
-// areSame tells whether all addresses are known, and no others.
+// areSame reports whether the EndpointSlices have the wanted addresses and no others.
 func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	if len(existing) != len(wanted) {
 		return false
@@ -132,46 +131,32 @@ func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	return true
 }
 
-// sincePublished is how long the cache may still take to show what was written; zero if
-// something else was.
-func (recently *recently) sincePublished(uid types.UID, wanted []*discoveryv1.EndpointSlice, now time.Time) time.Duration {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	last := recently.published[uid]
+// publications are the EndpointSlices that were last written for a job.
+type publications struct{ perJob[publication] }
+
+// untilCached is how long the cache may still take to show what was written; zero if
+// something else was written.
+func (p *publications) untilCached(uid types.UID, wanted []*discoveryv1.EndpointSlice, now time.Time) time.Duration {
+	last, _ := p.get(uid)
 	if last.at.IsZero() || !apiequality.Semantic.DeepEqual(last.written, wanted) {
 		return 0
 	}
 	return cachePatience - now.Sub(last.at)
 }
 
-// untilPublished is how long the addresses of some pods are held back for the others'.
-func (recently *recently) untilPublished(uid types.UID, now time.Time) time.Duration {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	last := recently.published[uid]
-	if last.incomplete.IsZero() {
-		last.incomplete = now
-		recently.keepPublication(uid, last)
-	}
-	return addressPatience - now.Sub(last.incomplete)
+// holdBack is how long the addresses of some pods still wait for the others. The first
+// call starts the wait.
+func (p *publications) holdBack(uid types.UID, now time.Time) (wait time.Duration) {
+	p.update(uid, func(last publication, _ bool) publication {
+		if last.incomplete.IsZero() {
+			last.incomplete = now
+		}
+		wait = addressPatience - now.Sub(last.incomplete)
+		return last
+	})
+	return wait
 }
 
-func (recently *recently) publish(uid types.UID, written []*discoveryv1.EndpointSlice, now time.Time) {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	recently.keepPublication(uid, publication{written: written, at: now})
-}
-
-// unpublish: the cache shows what was written.
-func (recently *recently) unpublish(uid types.UID) {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	delete(recently.published, uid)
-}
-
-func (recently *recently) keepPublication(uid types.UID, last publication) {
-	if recently.published == nil {
-		recently.published = map[types.UID]publication{}
-	}
-	recently.published[uid] = last
+func (p *publications) add(uid types.UID, written []*discoveryv1.EndpointSlice, now time.Time) {
+	p.set(uid, publication{written: written, at: now})
 }

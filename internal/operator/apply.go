@@ -24,6 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
@@ -33,134 +34,136 @@ import (
 // +kubebuilder:rbac:groups=scheduling.x-k8s.io;scheduling.volcano.sh;scheduling.run.ai;scheduling.k8s.io,resources=podgroups,verbs=get;create;delete
 
 const (
-	// parallelCreates is how many pods of a job are created at a time.
+	// parallelCreates is how many pods of a job are created in parallel.
 	parallelCreates = 64
-	// cachePatience is how long the cache may take to show what was created.
+	// cachePatience is how long the cache may take to show a created object.
 	cachePatience = 5 * time.Second
 )
 
-// apply does what the plan says. A refusal is what the API server will not take.
-func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
+// apply creates and deletes objects as the plan says. A refusal is an object that the
+// API server rejects for good.
+func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
 	state := stateOf(scope, verdict)
-	if err := reconciler.release(ctx, plan.Released(state)); err != nil {
+	if err := r.release(ctx, plan.Released(state)); err != nil {
 		return nil, err
 	}
-	in := scope.in
-	if in.Gang == nil {
-		// Nothing can be created before the obstacle is removed; what exists can be
-		// deleted.
+	env := scope.env
+	if env.Gang == nil {
+		// Without a gang scheduler objects can only be deleted.
 		if state.Stage == plan.Active || state.Stage == plan.Initializing {
 			return nil, nil
 		}
-		in = in.withoutGang()
+		env = env.forDeletion()
 	}
 	if state.Stage == plan.Active {
-		published, refusal, err := reconciler.publish(ctx, scope, state, verdict)
+		published, refusal, err := r.publish(ctx, scope, state, verdict)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
-		// Nobody is reached in time whom DNS does not know.
+		// The launcher cannot reach workers that DNS does not know.
 		if published {
-			if err := reconciler.stampClock(ctx, scope); err != nil {
+			if err := r.stampClock(ctx, scope); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if scope.hasAll(state, in) {
+	if scope.hasAll(state, env) {
 		return nil, nil
 	}
-	if reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now()) {
-		lookAgain(verdict)
+	if r.memory.creations.has(scope.job.UID, state, r.Clock.Now()) {
+		checkAgain(verdict)
 		return nil, nil
 	}
-	todo := plan.Of(scope.job, state, in.Surroundings)
+	todo := plan.Of(scope.job, state, env.Surroundings)
 	if len(todo.Ensure)+len(todo.Pods) == 0 {
-		return nil, reconciler.remove(ctx, scope, todo.Remove)
+		return nil, r.remove(ctx, scope, todo.Remove)
 	}
-	reconciler.submitted.begin(scope.job.UID)
-	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
-	// Where a queue holds a new workload back there are no pods to wait for.
-	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
+	r.memory.deletions.forget(scope.job.UID)
+	refusal, err := r.ensure(ctx, scope, state, env, todo)
+	// A workload that a queue suspends has no pods to wait for.
+	if refusal != nil || err != nil || scope.observed.Workload.Suspended {
 		return refusal, err
 	}
-	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
-	lookAgain(verdict)
+	now := r.Clock.Now()
+	r.memory.creations.add(scope.job.UID, state, now)
+	r.memory.podCounts.change(scope.job.UID, now)
+	checkAgain(verdict)
 	return nil, nil
 }
 
-// isComplete tells whether all that a job needs exists, or was created a moment ago.
-func (reconciler *Reconciler) isComplete(scope *scope, state plan.State) bool {
-	return scope.hasAll(state, scope.in) || reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now())
+// isComplete reports whether all objects of a job exist, or were just created.
+func (r *Reconciler) isComplete(scope *scope, state plan.State) bool {
+	return scope.hasAll(state, scope.env) || r.memory.creations.has(scope.job.UID, state, r.Clock.Now())
 }
 
-// hasAll tells whether the cache shows all that a job needs.
-func (scope *scope) hasAll(state plan.State, in around) bool {
+// hasAll reports whether the cache shows all objects that a job needs.
+func (s *scope) hasAll(state plan.State, env environment) bool {
 	switch state.Stage {
 	case plan.Initializing:
-		return scope.hasPod(state.Initializers, plan.PodName(scope.job, training.RoleInitializer, 0, state.Restart))
+		return s.hasPod(state.Initializers, plan.PodName(s.job, training.RoleInitializer, 0, state.Restart))
 	case plan.Active:
-		held := in.Gang != nil && plan.HoldsLauncherBack(scope.job, state, in.Surroundings)
-		return scope.workload != nil && len(state.Workers) >= int(scope.job.Worker.Replicas) &&
-			(held || scope.hasPod(state.Launchers, plan.PodName(scope.job, training.RoleLauncher, 0, state.Restart)))
+		held := env.Gang != nil && plan.HoldsLauncherBack(s.job, state, env.Surroundings)
+		return s.workload != nil && len(state.Workers) >= int(s.job.Worker.Replicas) &&
+			(held || s.hasPod(state.Launchers, plan.PodName(s.job, training.RoleLauncher, 0, state.Restart)))
 	default:
 		return false
 	}
 }
 
-func (scope *scope) hasPod(pods []*corev1.Pod, name string) bool {
+func (s *scope) hasPod(pods []*corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name })
 }
 
-// lookAgain: what was created and is not seen in time was deleted before anybody saw
-// it, and nothing else will tell.
-func lookAgain(verdict *diagnosis.Verdict) { lookIn(verdict, cachePatience) }
+// checkAgain schedules a reconcile for the case that a created object is deleted before
+// the cache shows it: that causes no event.
+func checkAgain(verdict *diagnosis.Verdict) { checkWithin(verdict, cachePatience) }
 
-// ensure creates what does not exist: first what pods refer to and what stands for
-// them, then the pods.
-func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
-	// Where a pod of this start exists, so does all that it refers to.
-	if scope.workload == nil || podsOf(scope.seen) == 0 {
-		for _, objects := range reconciler.inOrder(scope.job, todo.Ensure) {
-			if refusal, err := reconciler.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
+// ensure creates the objects that do not exist: first the workload and what pods refer
+// to, then the pods.
+func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, env environment, todo plan.Plan) (*diagnosis.Refusal, error) {
+	// If a pod of this start exists, so do the objects that it refers to.
+	if scope.workload == nil || countPods(scope.observed) == 0 {
+		for _, objects := range r.creationOrder(scope.job, todo.Ensure) {
+			if refusal, err := r.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
 				return refusal, err
 			}
 		}
 	}
 	if state.Stage == plan.Active && scope.workload == nil {
-		if err := reconciler.takeCreated(ctx, scope, todo.Ensure); err != nil {
+		if err := r.useCreatedWorkload(ctx, scope, todo.Ensure); err != nil {
 			return nil, err
 		}
-		if scope.seen.Workload.Suspended {
+		if scope.observed.Workload.Suspended {
 			return nil, nil
 		}
 		state.Workload = scope.workload.GetUID()
-		todo = plan.Of(scope.job, state, in.Surroundings)
+		todo = plan.Of(scope.job, state, env.Surroundings)
 	}
 	var pods []gang.Object
 	for _, pod := range todo.Pods {
-		if !scope.hasPod(slices.Concat(scope.seen.Launchers, scope.seen.Workers), pod.Name) {
+		if !scope.hasPod(slices.Concat(scope.observed.Launchers, scope.observed.Workers), pod.Name) {
 			pods = append(pods, pod)
 		}
 	}
-	// While a quota is exceeded, one pod tries it for all.
+	// While a quota is exceeded, only one pod is tried.
 	if scope.previous.QuotaWait != nil && len(pods) > 0 {
-		if refusal, err := reconciler.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
+		if refusal, err := r.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
 			return refusal, err
 		}
 		pods = pods[1:]
 	}
-	return reconciler.createAll(ctx, scope, pods, parallelCreates)
+	return r.createAll(ctx, scope, pods, parallelCreates)
 }
 
-// inOrder has the workload created first where it tells which runtime the job was
-// begun with: until the job's status does, nothing else could tell a new leader.
-func (reconciler *Reconciler) inOrder(made *job.Job, objects []gang.Object) [][]gang.Object {
-	if made.RuntimeDigest == "" {
+// creationOrder puts the workload first if it stores the digest of the job's runtime:
+// until the status has the digest, a new leader reads it from the workload.
+func (r *Reconciler) creationOrder(j *job.Job, objects []gang.Object) [][]gang.Object {
+	if j.RuntimeDigest == "" {
 		return [][]gang.Object{objects}
 	}
 	var workloads, others []gang.Object
 	for _, object := range objects {
-		if reconciler.isWorkload(object) {
+		if r.isWorkload(object) {
 			workloads = append(workloads, object)
 		} else {
 			others = append(others, object)
@@ -169,32 +172,32 @@ func (reconciler *Reconciler) inOrder(made *job.Job, objects []gang.Object) [][]
 	return [][]gang.Object{workloads, others}
 }
 
-func (reconciler *Reconciler) isWorkload(object client.Object) bool {
-	return reflect.TypeOf(object) == reflect.TypeOf(reconciler.kind.emptyWorkload())
+func (r *Reconciler) isWorkload(object client.Object) bool {
+	return reflect.TypeOf(object) == reflect.TypeOf(r.kind.emptyWorkload())
 }
 
-// takeCreated takes the workload as it was stored: a queue may hold it back from its
-// first moment on.
-func (reconciler *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
-	workload := reconciler.kind.emptyWorkload()
+// useCreatedWorkload uses the workload as the API server stored it: a queue may have
+// suspended it on creation.
+func (r *Reconciler) useCreatedWorkload(ctx context.Context, scope *scope, created []gang.Object) error {
+	workload := r.kind.emptyWorkload()
 	for _, object := range created {
-		if object.GetName() == plan.NamesOf(scope.job).Workload && reconciler.isWorkload(object) && object.GetUID() != "" {
-			scope.take(reconciler.kind, object)
+		if object.GetName() == plan.NamesOf(scope.job).Workload && r.isWorkload(object) && object.GetUID() != "" {
+			scope.useWorkload(r.kind, object)
 			return nil
 		}
 	}
-	// It existed already, and the cache has not seen it yet.
+	// It existed already, but the cache does not show it yet.
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
-	if err := reconciler.Live.Get(ctx, key, workload); err != nil {
+	if err := r.Live.Get(ctx, key, workload); err != nil {
 		return fmt.Errorf("read %s %s: %w", scope.job.Kind.Traits().Workload, key, err)
 	}
-	scope.take(reconciler.kind, workload)
+	scope.useWorkload(r.kind, workload)
 	return nil
 }
 
-// createAll creates objects at the same time. What fails keeps nothing else from
-// being created, but what a quota refuses stops the others.
-func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
+// createAll creates objects in parallel. If one fails, the others are still created,
+// unless a quota is exceeded.
+func (r *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
 	refusals := &firstRefusal{}
 	group := errgroup.Group{}
 	group.SetLimit(max(parallel, 1))
@@ -203,7 +206,7 @@ func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objec
 			if refusals.isQuota() {
 				return nil
 			}
-			refusal, err := reconciler.create(ctx, scope, object)
+			refusal, err := r.create(ctx, scope, object)
 			refusals.set(refusal)
 			return err
 		})
@@ -212,91 +215,92 @@ func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objec
 	return refusals.found, err
 }
 
-// firstRefusal is the first of what several creations bring.
+// firstRefusal keeps the first refusal of several parallel requests.
 type firstRefusal struct {
 	mutex sync.Mutex
 	found *diagnosis.Refusal
 }
 
-func (first *firstRefusal) set(refusal *diagnosis.Refusal) {
-	first.mutex.Lock()
-	defer first.mutex.Unlock()
-	if first.found == nil {
-		first.found = refusal
+func (fr *firstRefusal) set(refusal *diagnosis.Refusal) {
+	fr.mutex.Lock()
+	defer fr.mutex.Unlock()
+	if fr.found == nil {
+		fr.found = refusal
 	}
 }
 
-func (first *firstRefusal) isQuota() bool {
-	first.mutex.Lock()
-	defer first.mutex.Unlock()
-	return first.found != nil && first.found.Quota
+func (fr *firstRefusal) isQuota() bool {
+	fr.mutex.Lock()
+	defer fr.mutex.Unlock()
+	return fr.found != nil && fr.found.Quota
 }
 
-func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
 	if secret, isSecret := object.(*corev1.Secret); isSecret {
 		if err := fillKeys(secret); err != nil {
 			return nil, err
 		}
 	}
-	err := reconciler.Create(ctx, object)
-	what := describe(reconciler.Scheme(), object)
+	err := r.Create(ctx, object)
+	what := describe(r.Scheme(), object)
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return reconciler.whose(ctx, scope, object)
-	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksRight(err.Error()):
+		return r.checkExisting(ctx, scope, object)
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksPermission(err.Error()):
 		return nil, fmt.Errorf("create %s: %w", what, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		// A namespace that is being deleted takes nothing, and takes the job with it.
+		// The deletion of the namespace also deletes the job.
 		return nil, nil
 	}
-	if reason, passes := passesByItself(err.Error()); passes {
-		return nil, &notYet{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
+	if reason, temporary := isTemporary(err.Error()); temporary {
+		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. The operator retries", what, err)}
 	}
-	name, isQuota := quotaOf(err.Error())
+	name, isQuota := quota.ParseExceeded(err.Error())
 	return &diagnosis.Refusal{
 		Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: isQuota, QuotaName: name,
 	}, nil
 }
 
-// whose tells whether an object that exists already is the job's own.
-func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
-	made := scope.job
-	there := object.DeepCopyObject().(client.Object)
-	what := describe(reconciler.Scheme(), object)
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+// checkExisting decides what to do about an object that exists already: nothing if it
+// is the job's own, wait if it is a leftover, else it is a refusal.
+func (r *Reconciler) checkExisting(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+	j := scope.job
+	existing := object.DeepCopyObject().(client.Object)
+	what := describe(r.Scheme(), object)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if apierrors.IsNotFound(err) {
-		// It went in between.
-		return nil, waitFor(what)
+		// It was deleted in between.
+		return nil, waitForDeletion(what)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	isOurs := hasSameController(there, object) && reconciler.hasSameManager(there, object)
-	if isOurs && there.GetDeletionTimestamp() == nil {
-		return nil, sameRuntime(made, there)
+	isOurs := hasSameController(existing, object) && r.hasSameManager(existing, object)
+	if isOurs && existing.GetDeletionTimestamp() == nil {
+		return nil, sameRuntime(j, existing)
 	}
-	if isOurs || isLeftover(there, made) {
-		return nil, waitFor(what)
+	if isOurs || isLeftover(existing, j) {
+		return nil, waitForDeletion(what)
 	}
-	if isGroup(scope.in, object) {
-		if found, known := scope.in.Gang.MinMember(there); !known || found != made.Gang.MinMember {
-			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", made.Gang.MinMember, found)}, nil
+	if isGroup(scope.env, object) {
+		if found, known := scope.env.Gang.MinMember(existing); !known || found != j.Gang.MinMember {
+			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", j.Gang.MinMember, found)}, nil
 		}
 		return nil, nil
 	}
-	return &diagnosis.Refusal{Object: what, Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}, nil
+	return &diagnosis.Refusal{Object: what, Message: "an object with this name exists that does not belong to the job. Delete it, or give the job another name"}, nil
 }
 
-// sameRuntime refuses a workload that an earlier leader created from another state of
-// the runtime. The cache shows it in a moment, and with it what the job was begun with.
-func sameRuntime(made *job.Job, there client.Object) error {
-	found := there.GetAnnotations()[training.AnnotationRuntimeDigest]
-	if found == "" || found == made.RuntimeDigest {
+// sameRuntime returns a conflict if an earlier leader created the workload from another
+// version of the runtime. The cache shows that workload soon, with the digest to use.
+func sameRuntime(j *job.Job, existing client.Object) error {
+	found := existing.GetAnnotations()[training.AnnotationRuntimeDigest]
+	if found == "" || found == j.RuntimeDigest {
 		return nil
 	}
-	return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("%s was created from the runtime %s, not %s", there.GetName(), found, made.RuntimeDigest))
+	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from runtime %s, not %s", existing.GetName(), found, j.RuntimeDigest))
 }
 
 func hasSameController(one, other client.Object) bool {
@@ -304,42 +308,44 @@ func hasSameController(one, other client.Object) bool {
 	return owner != nil && wanted != nil && owner.UID == wanted.UID
 }
 
-// hasSameManager: where another controller creates the pods of a workload, we do not.
-func (reconciler *Reconciler) hasSameManager(one, other client.Object) bool {
-	if !reconciler.isWorkload(one) {
+// hasSameManager reports whether the same controller creates the pods of two workloads.
+func (r *Reconciler) hasSameManager(one, other client.Object) bool {
+	if !r.isWorkload(one) {
 		return true
 	}
-	return reconciler.kind.managerOf(one) == reconciler.kind.managerOf(other)
+	return r.kind.managerOf(one) == r.kind.managerOf(other)
 }
 
-// isLeftover tells whether an object belonged to an earlier job of the same name, or
-// to an earlier start of this one. Whoever deletes a job and creates it again need
-// not wait for the garbage collector: we do.
-func isLeftover(object client.Object, made *job.Job) bool {
+// isLeftover reports whether an object belongs to an earlier job of the same name, or to
+// an earlier start of this one. The operator waits for the garbage collector, so that
+// users can delete a job and create it again at once.
+func isLeftover(object client.Object, j *job.Job) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false
 	}
-	isJobs := owner.Kind == string(made.Kind) && owner.Name == made.Name && owner.UID != made.UID
-	return isJobs || owner.Kind == string(made.Kind.Traits().Workload) && owner.Name == plan.NamesOf(made).Workload
+	isEarlierJob := owner.Kind == string(j.Kind) && owner.Name == j.Name && owner.UID != j.UID
+	return isEarlierJob || owner.Kind == string(j.Kind.Traits().Workload) && owner.Name == plan.NamesOf(j).Workload
 }
 
-// notYet is an obstacle that goes away by itself.
-type notYet struct{ reason, message string }
+// temporaryObstacle keeps a job's objects from being created, and disappears without
+// a change of the job.
+type temporaryObstacle struct{ reason, message string }
 
-func (notYet *notYet) Error() string { return notYet.message }
+func (o *temporaryObstacle) Error() string { return o.message }
 
-func (notYet *notYet) answer() *diagnosis.Answer {
-	return &diagnosis.Answer{Reason: notYet.reason, Message: notYet.message}
+func (o *temporaryObstacle) answer() *diagnosis.Answer {
+	return &diagnosis.Answer{Reason: o.reason, Message: o.message}
 }
 
-// waitFor is what must be gone before it can be made anew.
-func waitFor(what string) *notYet {
-	return &notYet{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
+// waitForDeletion is the obstacle of an object that must be deleted before it can be
+// created again.
+func waitForDeletion(what string) *temporaryObstacle {
+	return &temporaryObstacle{"WaitingForDeletion", fmt.Sprintf("Waiting for leftover %s to be deleted. It belongs to an earlier start of the job, or to an earlier job of the same name", what)}
 }
 
-func isGroup(in around, object client.Object) bool {
-	return in.Gang != nil && object.GetObjectKind().GroupVersionKind().Kind == in.Gang.GroupKind().Kind && in.Gang.GroupKind().Kind != ""
+func isGroup(env environment, object client.Object) bool {
+	return env.Gang != nil && object.GetObjectKind().GroupVersionKind().Kind == env.Gang.GroupKind().Kind && env.Gang.GroupKind().Kind != ""
 }
 
 func describe(scheme *runtime.Scheme, object client.Object) string {
@@ -350,7 +356,7 @@ func describe(scheme *runtime.Scheme, object client.Object) string {
 	return fmt.Sprintf("%s %s", kind, object.GetName())
 }
 
-// fillKeys makes the job's keys.
+// fillKeys generates the SSH keys of a job.
 func fillKeys(secret *corev1.Secret) error {
 	user, err := sshkey.New(rand.Reader, sshkey.Default())
 	if err != nil {
@@ -367,76 +373,77 @@ func fillKeys(secret *corev1.Secret) error {
 	return nil
 }
 
-// remove deletes what must not exist.
-func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
+// remove deletes objects of a job.
+func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
 	uid := scope.job.UID
 	if len(objects) > 0 {
-		reconciler.submitted.forget(uid)
+		r.memory.creations.forget(uid)
+		r.memory.podCounts.forget(uid)
 	}
 	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
 	for _, object := range objects {
 		group.Go(func() error {
-			gone, err := reconciler.isGone(ctx, scope, object)
-			if gone || err != nil {
+			deleted, err := r.isDeleted(ctx, scope, object)
+			if deleted || err != nil {
 				return err
 			}
 			options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
 			if known := object.GetUID(); known != "" {
 				options = append(options, client.Preconditions{UID: &known})
 			}
-			err = reconciler.Delete(ctx, object, options...)
-			// Of another UID it is not the one that must go.
+			err = r.Delete(ctx, object, options...)
+			// A conflict means that the name belongs to a newer object.
 			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				reconciler.submitted.removed(uid, object)
+				r.memory.deletions.add(uid, object)
 				return nil
 			}
-			return fmt.Errorf("delete %s: %w", describe(reconciler.Scheme(), object), err)
+			return fmt.Errorf("delete %s: %w", describe(r.Scheme(), object), err)
 		})
 	}
 	return group.Wait()
 }
 
-// isGone tells whether there is nothing to delete, so that a job at rest costs
-// nothing.
-func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
-	if reconciler.submitted.wasRemoved(scope.job.UID, object) {
+// isDeleted reports whether there is nothing to delete, so that a finished job costs no
+// requests.
+func (r *Reconciler) isDeleted(ctx context.Context, scope *scope, object client.Object) (bool, error) {
+	if r.memory.deletions.has(scope.job.UID, object) {
 		return true, nil
 	}
 	if object.GetUID() != "" {
 		isWorkload := scope.workload != nil && scope.workload.GetUID() == object.GetUID()
 		return isWorkload && scope.workload.GetDeletionTimestamp() != nil, nil
 	}
-	// Keys and groups are not in the cache.
-	there := object.DeepCopyObject().(client.Object)
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	// Secrets and PodGroups are not in the cache.
+	existing := object.DeepCopyObject().(client.Object)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read %s: %w", describe(reconciler.Scheme(), object), err)
+		return false, fmt.Errorf("read %s: %w", describe(r.Scheme(), object), err)
 	}
-	if err != nil || !isOwned(there, scope.job) {
-		reconciler.submitted.removed(scope.job.UID, object)
+	if err != nil || !isOwned(existing, scope.job) {
+		r.memory.deletions.add(scope.job.UID, object)
 		return true, nil
 	}
-	object.SetUID(there.GetUID())
+	object.SetUID(existing.GetUID())
 	return false, nil
 }
 
-// stampClock tells the launcher that all workers run: from there on they must be
-// reached in time.
-func (reconciler *Reconciler) stampClock(ctx context.Context, scope *scope) error {
-	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.seen)
+// stampClock annotates the launcher with the time at which all workers are running. From
+// then on, the launcher's connect timeout runs.
+func (r *Reconciler) stampClock(ctx context.Context, scope *scope) error {
+	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.observed)
 	if !running || launcher.Annotations[plan.RunningAnnotation] != "" || launcher.DeletionTimestamp != nil ||
 		launcher.Status.Phase == corev1.PodSucceeded || launcher.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.RunningAnnotation, reconciler.Clock.Now().UTC().Format(time.RFC3339))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.RunningAnnotation, r.Clock.Now().UTC().Format(time.RFC3339))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: launcher.Namespace, Name: launcher.Name}}
-	if err := reconciler.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("tell pod %s/%s that all workers run: %w", launcher.Namespace, launcher.Name, err)
+	if err := r.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("annotate pod %s/%s that all workers are running: %w", launcher.Namespace, launcher.Name, err)
 	}
 	return nil
 }
 
-func groupResource(made *job.Job) schema.GroupResource {
-	return schema.GroupResource{Group: training.Group, Resource: made.Kind.Type() + "s"}
+func groupResource(j *job.Job) schema.GroupResource {
+	return schema.GroupResource{Group: training.Group, Resource: j.Kind.Type() + "s"}
 }

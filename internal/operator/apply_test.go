@@ -29,75 +29,71 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// What has the name of something that a job needs may be its own, or go, or be in its
-// way for good.
-func TestWhose(t *testing.T) {
-	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
+func TestCheckExisting(t *testing.T) {
+	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
 	ownedBy := func(owner types.UID) *corev1.ConfigMap {
-		earlier := *made
+		earlier := *j
 		earlier.UID = owner
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-hostfile", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(&earlier)}}}
 	}
-	going := ownedBy("job")
-	going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
-	strangers := ownedBy("")
-	strangers.OwnerReferences = nil
+	deleting := ownedBy("job")
+	deleting.DeletionTimestamp, deleting.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
+	foreign := ownedBy("")
+	foreign.OwnerReferences = nil
 	for name, test := range map[string]struct {
-		there          *corev1.ConfigMap
+		existing       *corev1.ConfigMap
 		waits, refused bool
 	}{
-		"its own":                  {ownedBy("job"), false, false},
-		"its own, which goes":      {going, true, false},
-		"an earlier job's":         {ownedBy("an earlier job"), true, false},
-		"somebody's":               {strangers, false, true},
-		"what has gone in between": {nil, true, false},
+		"its own":                {ownedBy("job"), false, false},
+		"its own, being deleted": {deleting, true, false},
+		"an earlier job's":       {ownedBy("an earlier job"), true, false},
+		"another owner's":        {foreign, false, true},
+		"deleted in between":     {nil, true, false},
 	} {
 		builder := fake.NewClientBuilder().WithScheme(Scheme())
-		if test.there != nil {
-			builder = builder.WithObjects(test.there)
+		if test.existing != nil {
+			builder = builder.WithObjects(test.existing)
 		}
 		reader := builder.Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
-		refusal, err := reconciler.whose(t.Context(), &scope{job: made}, ownedBy("job"))
-		_, waits := errors.AsType[*notYet](err)
+		refusal, err := reconciler.checkExisting(t.Context(), &scope{job: j}, ownedBy("job"))
+		_, waits := errors.AsType[*temporaryObstacle](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {
 			t.Errorf("%s: %v, refused %v", name, err, refusal)
 		}
 	}
 }
 
-// What is left of an earlier job of the same name, or of an earlier start, is waited for;
-// what belongs to somebody else is not.
 func TestIsLeftover(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind   job.Kind
 		owners []metav1.OwnerReference
 		want   bool
 	}{
-		"earlier TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "train", "earlier"), true},
-		"this TrainJob's":                      {job.KindTrainJob, controlled("TrainJob", "train", "job"), false},
-		"another TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "other", "earlier"), false},
-		"an MPIJob's of the same name":         {job.KindTrainJob, controlled("MPIJob", "train", "earlier"), false},
-		"pod of an earlier JobSet":             {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), true},
-		"pod of another JobSet":                {job.KindTrainJob, controlled("JobSet", "other", "set"), false},
-		"pod of a Job of the JobSet's name":    {job.KindTrainJob, controlled("Job", "train", "set"), false},
-		"launcher of an earlier MPIJob":        {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), true},
-		"worker of an earlier MPIJob":          {job.KindMPIJob, controlled("MPIJob", "train", "earlier"), true},
-		"pod of a Job of the MPIJob's name":    {job.KindMPIJob, controlled("Job", "train", "other"), false},
-		"pod of a ReplicaSet":                  {job.KindMPIJob, controlled("ReplicaSet", "train-launcher", "other"), false},
-		"no owner":                             {job.KindMPIJob, nil, false},
-		"an owner that is no controller":       {job.KindMPIJob, []metav1.OwnerReference{{Kind: "MPIJob", Name: "train", UID: "earlier"}}, false},
-		"TrainJob's, looked at for an MPIJob":  {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
-		"JobSet's pod, looked at by an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
+		"earlier TrainJob's":                  {job.KindTrainJob, controlled("TrainJob", "train", "earlier"), true},
+		"this TrainJob's":                     {job.KindTrainJob, controlled("TrainJob", "train", "job"), false},
+		"another TrainJob's":                  {job.KindTrainJob, controlled("TrainJob", "other", "earlier"), false},
+		"an MPIJob's of the same name":        {job.KindTrainJob, controlled("MPIJob", "train", "earlier"), false},
+		"pod of an earlier JobSet":            {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), true},
+		"pod of another JobSet":               {job.KindTrainJob, controlled("JobSet", "other", "set"), false},
+		"pod of a Job of the JobSet's name":   {job.KindTrainJob, controlled("Job", "train", "set"), false},
+		"launcher of an earlier MPIJob":       {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), true},
+		"worker of an earlier MPIJob":         {job.KindMPIJob, controlled("MPIJob", "train", "earlier"), true},
+		"pod of a Job of the MPIJob's name":   {job.KindMPIJob, controlled("Job", "train", "other"), false},
+		"pod of a ReplicaSet":                 {job.KindMPIJob, controlled("ReplicaSet", "train-launcher", "other"), false},
+		"no owner":                            {job.KindMPIJob, nil, false},
+		"an owner that is no controller":      {job.KindMPIJob, []metav1.OwnerReference{{Kind: "MPIJob", Name: "train", UID: "earlier"}}, false},
+		"TrainJob's, checked for an MPIJob":   {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
+		"JobSet's pod, checked for an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
 	} {
-		made := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
-		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), made); got != test.want {
+		j := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
+		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), j); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-// hasAll spares a look at the API server, and must not be wrong.
+// hasAll saves requests, so it must not be wrong.
 func TestHasAll(t *testing.T) {
 	pods := func(names ...string) (found []*corev1.Pod) {
 		for _, name := range names {
@@ -113,37 +109,37 @@ func TestHasAll(t *testing.T) {
 		initialer bool
 		want      bool
 	}{
-		"all":                                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, want: true},
-		"no workload":                          {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, hasNoSet: true},
-		"a worker is missing":                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers[:1]}},
-		"no launcher":                          {state: plan.State{Stage: plan.Active, Workers: workers}},
-		"the launcher of the last start":       {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: launcher, Workers: workers}},
-		"the launcher of this start":           {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: pods("train-launcher-0-0-r0", "train-launcher-0-0-r1"), Workers: workers}, want: true},
-		"no launcher, it waits for workers":    {state: plan.State{Stage: plan.Active, Workers: workers}, waits: true, want: true},
-		"no launcher, and workers are ready":   {state: plan.State{Stage: plan.Active, Workers: workers, WorkersReady: true}, waits: true},
-		"a launcher, and workers are ready":    {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers, WorkersReady: true}, waits: true, want: true},
-		"the initializer":                      {state: plan.State{Stage: plan.Initializing, Initializers: pods("train-initializer-r0")}, want: true},
-		"no initializer":                       {state: plan.State{Stage: plan.Initializing}},
-		"the initializer of the last start":    {state: plan.State{Stage: plan.Initializing, Restart: 1, Initializers: pods("train-initializer-r0")}},
-		"held: there may be something to end":  {state: plan.State{Stage: plan.Held, Launchers: launcher, Workers: workers}},
-		"finished, there may be something too": {state: plan.State{Stage: plan.Finished, Launchers: launcher, Workers: workers}},
-		"between two starts":                   {state: plan.State{Stage: plan.Restarting}},
-		"suspended":                            {state: plan.State{Stage: plan.Suspended}},
+		"all":                                   {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, want: true},
+		"no workload":                           {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, hasNoSet: true},
+		"a worker is missing":                   {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers[:1]}},
+		"no launcher":                           {state: plan.State{Stage: plan.Active, Workers: workers}},
+		"the launcher of the last start":        {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: launcher, Workers: workers}},
+		"the launcher of this start":            {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: pods("train-launcher-0-0-r0", "train-launcher-0-0-r1"), Workers: workers}, want: true},
+		"no launcher, it waits for workers":     {state: plan.State{Stage: plan.Active, Workers: workers}, waits: true, want: true},
+		"no launcher, and workers are ready":    {state: plan.State{Stage: plan.Active, Workers: workers, WorkersReady: true}, waits: true},
+		"a launcher, and workers are ready":     {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers, WorkersReady: true}, waits: true, want: true},
+		"the initializer":                       {state: plan.State{Stage: plan.Initializing, Initializers: pods("train-initializer-r0")}, want: true},
+		"no initializer":                        {state: plan.State{Stage: plan.Initializing}},
+		"the initializer of the last start":     {state: plan.State{Stage: plan.Initializing, Restart: 1, Initializers: pods("train-initializer-r0")}},
+		"held, pods may have to be deleted":     {state: plan.State{Stage: plan.Held, Launchers: launcher, Workers: workers}},
+		"finished, pods may have to be deleted": {state: plan.State{Stage: plan.Finished, Launchers: launcher, Workers: workers}},
+		"between two starts":                    {state: plan.State{Stage: plan.Restarting}},
+		"suspended":                             {state: plan.State{Stage: plan.Suspended}},
 	} {
-		made := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
-		scope := &scope{job: made, workload: &jobset.JobSet{}}
+		j := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
+		scope := &scope{job: j, workload: &jobset.JobSet{}}
 		if test.hasNoSet {
 			scope.workload = nil
 		}
-		if got := scope.hasAll(test.state, around{}.withoutGang()); got != test.want {
+		if got := scope.hasAll(test.state, environment{}.forDeletion()); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-// What is there when it is created, and gone when it is looked at, is made at the next
-// look: that comes soon, and nothing is made before that would wait for it.
-func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
+// An object that exists when the operator creates it, but is deleted before the operator
+// reads it, is created at the next reconcile. No pods are created before that.
+func TestDeletionDuringCreateIsWaitedFor(t *testing.T) {
 	object := mpiJob("job")
 	going := true
 	api := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
@@ -157,8 +153,8 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 	}).Build()
 	reconciler := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, kind: mpiJobs{}}
 	look := func() (wait bool, configMaps, pods int) {
-		made := job.FromMPIJob(object, config.Default().JobDefaults())
-		scope := &scope{object: object, job: made, in: around{}.withoutGang()}
+		j := job.FromMPIJob(object, config.Default().JobDefaults())
+		scope := &scope{object: object, job: j, env: environment{}.forDeletion()}
 		result, err := reconciler.carryOut(t.Context(), scope, diagnosis.Verdict{Stage: plan.Active})
 		if err != nil {
 			t.Fatal(err)
@@ -170,11 +166,11 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 		}
 		return result.RequeueAfter == deletionPause, len(maps.Items), len(workers.Items)
 	}
-	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.submitted.obstacle("job") == nil {
+	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.memory.obstacles.answer("job") == nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
 	}
 	going = false
-	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 3 || reconciler.submitted.obstacle("job") != nil {
+	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 3 || reconciler.memory.obstacles.answer("job") != nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
 	}
 }
@@ -189,8 +185,8 @@ func refusesPods(object client.Object) error {
 	return nil
 }
 
-// A quota is tried twice a second, by one pod for all, until the job may wait no longer.
-func TestQuotaIsTried(t *testing.T) {
+// One pod tries an exceeded quota twice a second, until the quota timeout has passed.
+func TestQuotaIsRetried(t *testing.T) {
 	train, runtime := trainJob("job")
 	withInitializer, _ := trainJob("job")
 	withInitializer.Spec.Initializer = &v2alpha1.Initializer{
@@ -227,14 +223,14 @@ func TestQuotaIsTried(t *testing.T) {
 				return err
 			}
 			if result := lab.reconcile(reconciler, 0); result.RequeueAfter != 500*time.Millisecond {
-				t.Errorf("after the first refusal it is looked at in %s", result.RequeueAfter)
+				t.Errorf("after the first refusal the next reconcile is in %s", result.RequeueAfter)
 			}
 			if wait := status().QuotaWait; wait == nil || wait.Name != "compute" || !strings.Contains(wait.Message, fullQuota) {
 				t.Fatalf("it waits for %+v", wait)
 			}
 			tried = 0
 			if result := lab.reconcile(reconciler, 500*time.Millisecond); result.RequeueAfter != 500*time.Millisecond || tried != 1 {
-				t.Errorf("then it is looked at in %s, and %d pods were tried", result.RequeueAfter, tried)
+				t.Errorf("then the next reconcile is in %s, and %d pods were tried", result.RequeueAfter, tried)
 			}
 			lab.refuses = nil
 			lab.reconcile(reconciler, 500*time.Millisecond)
@@ -260,8 +256,8 @@ func TestQuotaIsTried(t *testing.T) {
 	})
 }
 
-// A job that was deleted and created again at once waits for what the earlier one left.
-// Nobody else removes the finalizer of the earlier launcher.
+// A job that was deleted and created again waits for leftovers of the earlier one. Only
+// the operator removes the finalizer of the earlier launcher.
 func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
 	train, runtime := trainJob("job")
 	for name, test := range map[string]struct {
@@ -291,7 +287,7 @@ func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
 	}
 }
 
-// The finalizer stays on launchers whose end is not known yet, and on those of others.
+// Launchers without a known result keep their finalizer, and so do those of other jobs.
 func TestLaunchersAreKept(t *testing.T) {
 	lab := newLab(t, mpiJob("job"))
 	lab.reconcile(lab.mpi, 0)
@@ -339,10 +335,10 @@ func TestRestartDeletesTheInitializer(t *testing.T) {
 		found.Status.Phase = phase
 		return found
 	}
-	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
+	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
 	state := plan.State{Stage: plan.Restarting, Initializers: []*corev1.Pod{pod("runs", corev1.PodRunning), pod("failed", corev1.PodFailed), pod("waits", corev1.PodPending)}}
 	var removed []string
-	for _, object := range plan.Of(made, state, around{}.withoutGang().Surroundings).Remove {
+	for _, object := range plan.Of(j, state, environment{}.forDeletion().Surroundings).Remove {
 		removed = append(removed, object.GetName())
 	}
 	if diff := cmp.Diff([]string{"runs", "waits"}, removed); diff != "" {

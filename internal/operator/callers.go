@@ -24,10 +24,10 @@ func clientAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// verifyClients has the webhook server verify client certificates. The file is read
-// for each connection, because authorities are renewed; the API server keeps its
-// connections. A missing certificate is refused by admission.OnlyAPIServer and not
-// here: the readiness probe connects without one.
+// verifyClients makes the webhook server verify client certificates. The file is read
+// for each connection, because CAs are renewed, and the API server keeps its connections.
+// admission.OnlyAPIServer refuses a missing certificate, because the readiness probe
+// connects without one.
 func verifyClients(settings config.Webhook) []func(*tls.Config) {
 	if settings.ClientCAFile == "" {
 		return nil
@@ -46,8 +46,8 @@ func verifyClients(settings config.Webhook) []func(*tls.Config) {
 	}}
 }
 
-// restrictCallers lets only the API server call the webhooks, if there is an
-// authority to know it by; else only callers who know the random path.
+// restrictCallers lets only the API server call the webhooks if a CA for its client
+// certificate is configured; else only clients that know the random path.
 func restrictCallers(settings config.Webhook, random *randomPath, handlers map[string]http.Handler) map[string]http.Handler {
 	if settings.ClientCAFile == "" {
 		if random == nil {

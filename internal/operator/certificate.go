@@ -29,9 +29,9 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=trireme,verbs=update
 
-// manageCertificate makes the operator issue the webhook's certificate, keep it
-// in a Secret, renew it, and tell the API server whom to trust. certified is
-// closed once all that is done for the first time. The cache has the Secret.
+// manageCertificate makes the operator issue and renew the webhook's certificate, store
+// it in a Secret, and write its CA into the webhook configurations. certified is closed
+// once all that is done for the first time. The returned cache has the Secret.
 func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace string, certified chan struct{}) (cache.Cache, error) {
 	host := settings.Host
 	if host == "" {
@@ -58,7 +58,7 @@ func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace 
 	return unpackSecret(manager, secret, settings.CertificateDirectory)
 }
 
-// ensureSecret makes the empty Secret that the certificate will be put into.
+// ensureSecret creates the empty Secret for the certificate.
 func ensureSecret(connection *rest.Config, name types.NamespacedName) error {
 	server, err := client.New(connection, client.Options{})
 	if err != nil {
@@ -71,9 +71,8 @@ func ensureSecret(connection *rest.Config, name types.NamespacedName) error {
 	return err
 }
 
-// unpackSecret writes the Secret's certificate to the directory that the webhook
-// server reads. A volume would bring it up to two minutes later, which is when
-// the kubelet looks at Secrets again.
+// unpackSecret writes the Secret's certificate to the directory that the webhook server
+// reads. With a volume it could take two minutes, until the kubelet syncs Secrets.
 func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory string) (cache.Cache, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
@@ -88,7 +87,7 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 	if err != nil {
 		return nil, err
 	}
-	if err := manager.Add(everywhere{secrets}); err != nil {
+	if err := manager.Add(onAllReplicas{secrets}); err != nil {
 		return nil, err
 	}
 	unpacker, err := controller.New("webhook-certificate", manager, controller.Options{
@@ -107,14 +106,14 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 	return secrets, unpacker.Watch(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{}))
 }
 
-// everywhere is a cache that does not wait until this replica leads.
-type everywhere struct{ cache.Cache }
+// onAllReplicas is a cache that does not wait until this replica leads.
+type onAllReplicas struct{ cache.Cache }
 
-// NeedLeaderElection is false, because every replica answers.
-func (everywhere) NeedLeaderElection() bool { return false }
+// NeedLeaderElection is false, because every replica serves webhooks.
+func (onAllReplicas) NeedLeaderElection() bool { return false }
 
-// writeCertificate replaces each file in one step, the key first: whoever reads
-// them in between finds a pair that does not match and tries again.
+// writeCertificate replaces each file atomically, the key first. A reader in between
+// finds a pair that does not match, and retries.
 func writeCertificate(directory string, data map[string][]byte) error {
 	for _, name := range []string{corev1.TLSPrivateKeyKey, corev1.TLSCertKey} {
 		content, found := data[name]

@@ -21,53 +21,53 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;create;delete
 
-// scope is all that is known of a job during one reconcile.
+// scope holds what is known of a job during one reconcile.
 type scope struct {
 	object   client.Object
 	job      *job.Job
 	previous diagnosis.Previous
-	seen     diagnosis.Observed
-	// workload stands for the pods; nil if it does not exist.
+	observed diagnosis.Observed
+	// workload is the Job or JobSet of the pods; nil if it does not exist.
 	workload client.Object
 	// leftovers are launchers of an earlier workload, or of an earlier job of the same
-	// name, that wait for their finalizer to be removed.
+	// name, that still have their finalizer.
 	leftovers []*corev1.Pod
-	// addresses are the EndpointSlices that the job has.
+	// addresses are the job's EndpointSlices.
 	addresses []*discoveryv1.EndpointSlice
-	in        around
+	env       environment
 }
 
-// gather reads what is seen of a job in the cache.
-func (reconciler *Reconciler) gather(ctx context.Context, scope *scope) error {
-	if err := reconciler.gatherFrom(ctx, reconciler.Client, scope, partsOf(scope.job)); err != nil {
+// gather reads the objects of a job from the cache.
+func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
+	if err := r.gatherFrom(ctx, r.Client, scope, partsOf(scope.job)); err != nil {
 		return err
 	}
-	if err := reconciler.gatherAddresses(ctx, scope); err != nil {
+	if err := r.gatherAddresses(ctx, scope); err != nil {
 		return err
 	}
 	if scope.previous.QuotaWait == nil {
 		return nil
 	}
-	older, err := reconciler.olderWaits(ctx, scope)
-	scope.seen.OlderWaits = older
+	older, err := r.olderWaits(ctx, scope)
+	scope.observed.OlderWaits = older
 	return err
 }
 
-// gatherFrom reads from the cache or from the API server; options let a reader find
-// pods faster than by their labels.
-func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
-	made := scope.job
-	seen := &scope.seen
-	seen.Now, seen.Patience = reconciler.Clock.Now(), reconciler.Patience
-	if err := reconciler.gatherWorkload(ctx, reader, scope); err != nil {
+// gatherFrom reads from the cache or from the API server. Options select pods by an
+// index, which is faster than by labels.
+func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
+	j := scope.job
+	observed := &scope.observed
+	observed.Now, observed.Patience = r.Clock.Now(), r.Patience
+	if err := r.gatherWorkload(ctx, reader, scope); err != nil {
 		return err
 	}
 	var pods corev1.PodList
-	options = append(options, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made)))
+	options = append(options, client.InNamespace(j.Namespace), client.MatchingLabels(plan.Selector(j)))
 	if err := reader.List(ctx, &pods, options...); err != nil {
-		return fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+		return fmt.Errorf("list the pods of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
-	seen.Launchers, seen.Workers, seen.Initializers, scope.leftovers = nil, nil, nil, nil
+	observed.Launchers, observed.Workers, observed.Initializers, scope.leftovers = nil, nil, nil, nil
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !scope.owns(pod) {
@@ -78,72 +78,72 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 		}
 		switch pod.Labels[training.LabelReplicaType] {
 		case training.RoleLauncher:
-			seen.Launchers = append(seen.Launchers, pod)
+			observed.Launchers = append(observed.Launchers, pod)
 		case training.RoleWorker:
-			seen.Workers = append(seen.Workers, pod)
+			observed.Workers = append(observed.Workers, pod)
 		case training.RoleInitializer:
-			seen.Initializers = append(seen.Initializers, pod)
+			observed.Initializers = append(observed.Initializers, pod)
 		}
 	}
 	return nil
 }
 
-// gatherWorkload finds what stands for the job's pods. A queue may have edited its
-// templates: what it says is what runs.
-func (reconciler *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, scope *scope) error {
-	scope.workload, scope.seen.Workload = nil, diagnosis.Workload{}
-	if !reconciler.kind.hasWorkloads() {
+// gatherWorkload reads the workload of a job. A queue may have edited its templates:
+// pods are created from those.
+func (r *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, scope *scope) error {
+	scope.workload, scope.observed.Workload = nil, diagnosis.Workload{}
+	if !r.kind.hasWorkloads() {
 		return nil
 	}
-	found := reconciler.kind.emptyWorkload()
+	workload := r.kind.emptyWorkload()
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
-	err := reader.Get(ctx, key, found)
+	err := reader.Get(ctx, key, workload)
 	if err == nil {
-		err = partial.Complete(ctx, reconciler.Live, found)
+		err = partial.Complete(ctx, r.Live, workload)
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if isOwned(found, scope.job) && reconciler.kind.managerOf(found) == training.ManagedByTrireme {
-		scope.take(reconciler.kind, reconciler.submitted.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
+	if isOwned(workload, scope.job) && r.kind.managerOf(workload) == training.ManagedByTrireme {
+		scope.useWorkload(r.kind, r.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, workload))
 	}
 	return nil
 }
 
-// take has a job's pods created from the templates of its workload.
-func (scope *scope) take(kind kind, workload client.Object) {
-	scope.workload = workload
-	scope.seen.Workload = diagnosis.Workload{Exists: true, Suspended: kind.isSuspended(workload)}
-	kind.adopt(scope.job, workload)
+// useWorkload makes the templates of a workload those of the job.
+func (s *scope) useWorkload(kind kind, workload client.Object) {
+	s.workload = workload
+	s.observed.Workload = diagnosis.Workload{Exists: true, Suspended: kind.isSuspended(workload)}
+	kind.adopt(s.job, workload)
 }
 
-// owns tells whether a pod with the job's labels is the job's. Labels alone do not:
-// an earlier job of the same name had the same, and anybody can copy them.
-func (scope *scope) owns(pod *corev1.Pod) bool {
+// owns reports whether a pod with the job's labels belongs to the job. Labels alone do
+// not prove it: an earlier job of the same name has the same, and any user can set them.
+func (s *scope) owns(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case owner == nil:
 		return false
-	case owner.UID == scope.job.UID:
+	case owner.UID == s.job.UID:
 		return true
-	case scope.workload != nil:
-		// Pods of an earlier start, whose workload was deleted, are not of this one.
-		return owner.UID == scope.workload.GetUID()
+	case s.workload != nil:
+		// Pods of an earlier start have another workload.
+		return owner.UID == s.workload.GetUID()
 	}
-	return owner.Kind == string(scope.job.Kind.Traits().Workload) && owner.Name == plan.NamesOf(scope.job).Workload &&
-		pod.Labels[training.LabelJobUID] == string(scope.job.UID)
+	return owner.Kind == string(s.job.Kind.Traits().Workload) && owner.Name == plan.NamesOf(s.job).Workload &&
+		pod.Labels[training.LabelJobUID] == string(s.job.UID)
 }
 
-func isOwned(object client.Object, made *job.Job) bool {
+func isOwned(object client.Object, j *job.Job) bool {
 	owner := metav1.GetControllerOf(object)
-	return owner != nil && owner.UID == made.UID
+	return owner != nil && owner.UID == j.UID
 }
 
-// olderWaits tells whether an older job of the namespace waits for the same quota.
-func (reconciler *Reconciler) olderWaits(ctx context.Context, scope *scope) (bool, error) {
-	for _, kind := range reconciler.kinds {
+// olderWaits reports whether an older job of the namespace waits for the same quota.
+func (r *Reconciler) olderWaits(ctx context.Context, scope *scope) (bool, error) {
+	for _, kind := range r.kinds {
 		list := kind.emptyList()
-		err := reconciler.List(ctx, list, client.InNamespace(scope.job.Namespace), client.MatchingFields{waitsForQuota: isWaiting})
+		err := r.List(ctx, list, client.InNamespace(scope.job.Namespace), client.MatchingFields{waitsForQuota: isWaiting})
 		if err != nil {
 			return false, fmt.Errorf("list the %ss that wait for a quota: %w", kind.name(), err)
 		}
@@ -170,17 +170,17 @@ func isOlder(one, other client.Object) bool {
 	return one.GetUID() < other.GetUID()
 }
 
-// confirm looks again, past the cache, for what seems to be missing.
-func (reconciler *Reconciler) confirm(ctx context.Context, scope *scope) error {
-	made := scope.job
-	current := reconciler.kind.empty()
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(scope.object), current)
+// confirm reads the objects of a job again, from the API server.
+func (r *Reconciler) confirm(ctx context.Context, scope *scope) error {
+	j := scope.job
+	current := r.kind.empty()
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(scope.object), current)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %s %s/%s again: %w", made.Kind, made.Namespace, made.Name, err)
+		return fmt.Errorf("read %s %s/%s again: %w", j.Kind, j.Namespace, j.Name, err)
 	}
-	if err != nil || current.GetUID() != made.UID || current.GetGeneration() != scope.object.GetGeneration() || current.GetDeletionTimestamp() != nil {
-		return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("it has changed meanwhile"))
+	if err != nil || current.GetUID() != j.UID || current.GetGeneration() != scope.object.GetGeneration() || current.GetDeletionTimestamp() != nil {
+		return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("the job has changed"))
 	}
-	scope.seen.Confirmed = true
-	return reconciler.gatherFrom(ctx, reconciler.Live, scope)
+	scope.observed.Confirmed = true
+	return r.gatherFrom(ctx, r.Live, scope)
 }

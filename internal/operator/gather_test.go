@@ -19,7 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Labels do not make a pod the job's: UIDs do.
+// UIDs decide which job a pod belongs to, not labels.
 func TestOwns(t *testing.T) {
 	set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "set"}}
 	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-launcher", UID: "batch"}}
@@ -33,28 +33,28 @@ func TestOwns(t *testing.T) {
 		pod      *corev1.Pod
 		want     bool
 	}{
-		"initializer of the job":                      {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "job")), true},
-		"initializer of an earlier job":               {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "earlier")), false},
-		"pod of the JobSet":                           {job.KindTrainJob, set, ofJobSet("set"), true},
-		"pod of an earlier JobSet":                    {job.KindTrainJob, set, ofJobSet("earlier set"), false},
-		"pod of an earlier JobSet of this job":        {job.KindTrainJob, set, withUID(ofJobSet("earlier set")), false},
-		"JobSet is gone, pod of this job":             {job.KindTrainJob, nil, withUID(ofJobSet("set")), true},
-		"JobSet is gone, pod of an earlier job":       {job.KindTrainJob, nil, labelled(ofJobSet("set"), training.LabelJobUID, "earlier"), false},
-		"JobSet is gone, pod without a job":           {job.KindTrainJob, nil, ofJobSet("set"), false},
-		"JobSet is gone, pod of another JobSet":       {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("JobSet", "other", "set"))), false},
-		"JobSet is gone, pod of a Job of its name":    {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("Job", "train", "set"))), false},
-		"forged labels, no owner":                     {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
-		"forged labels, no owner, JobSet is gone":     {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
-		"forged labels, pod of a ReplicaSet":          {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("ReplicaSet", "train", "other"))), false},
-		"owner is no controller":                      {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", []metav1.OwnerReference{{Kind: "JobSet", Name: "train", UID: "set"}})), false},
-		"worker of the MPIJob":                        {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
-		"worker of an earlier MPIJob":                 {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "earlier")), false},
-		"launcher of the MPIJob":                      {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), true},
-		"launcher of an earlier Job":                  {job.KindMPIJob, batch, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "earlier"))), false},
-		"Job is gone, launcher of this MPIJob":        {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch"))), true},
-		"Job is gone, launcher of an earlier MPIJob":  {job.KindMPIJob, nil, labelled(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), training.LabelJobUID, "earlier"), false},
-		"Job is gone, worker of the MPIJob":           {job.KindMPIJob, nil, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
-		"Job is gone, pod of somebody's Job of a job": {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train", "other"))), false},
+		"initializer of the job":                         {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "job")), true},
+		"initializer of an earlier job":                  {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "earlier")), false},
+		"pod of the JobSet":                              {job.KindTrainJob, set, ofJobSet("set"), true},
+		"pod of an earlier JobSet":                       {job.KindTrainJob, set, ofJobSet("earlier set"), false},
+		"pod of an earlier JobSet of this job":           {job.KindTrainJob, set, withUID(ofJobSet("earlier set")), false},
+		"JobSet was deleted, pod of this job":            {job.KindTrainJob, nil, withUID(ofJobSet("set")), true},
+		"JobSet was deleted, pod of an earlier job":      {job.KindTrainJob, nil, labelled(ofJobSet("set"), training.LabelJobUID, "earlier"), false},
+		"JobSet was deleted, pod without a job":          {job.KindTrainJob, nil, ofJobSet("set"), false},
+		"JobSet was deleted, pod of another JobSet":      {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("JobSet", "other", "set"))), false},
+		"JobSet was deleted, pod of a Job of its name":   {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("Job", "train", "set"))), false},
+		"forged labels, no owner":                        {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
+		"forged labels, no owner, JobSet was deleted":    {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
+		"forged labels, pod of a ReplicaSet":             {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("ReplicaSet", "train", "other"))), false},
+		"owner is no controller":                         {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", []metav1.OwnerReference{{Kind: "JobSet", Name: "train", UID: "set"}})), false},
+		"worker of the MPIJob":                           {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
+		"worker of an earlier MPIJob":                    {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "earlier")), false},
+		"launcher of the MPIJob":                         {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), true},
+		"launcher of an earlier Job":                     {job.KindMPIJob, batch, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "earlier"))), false},
+		"Job was deleted, launcher of this MPIJob":       {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch"))), true},
+		"Job was deleted, launcher of an earlier MPIJob": {job.KindMPIJob, nil, labelled(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), training.LabelJobUID, "earlier"), false},
+		"Job was deleted, worker of the MPIJob":          {job.KindMPIJob, nil, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
+		"Job was deleted, pod of another owner's Job":    {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train", "other"))), false},
 	} {
 		scope := &scope{job: &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}}
 		if test.workload != nil {
@@ -66,10 +66,10 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// What is left of an earlier start says nothing of the present one. Before there is
-// another, it must still be gone.
+// Pods of an earlier start do not count for the current one, but must be deleted before
+// it.
 func TestPodsOfAnEarlierStart(t *testing.T) {
-	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
+	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
 	left := labelled(podOf(job.KindTrainJob, training.RoleWorker, "train-worker-0-0-r0", controlled("JobSet", "train", "before")), training.LabelJobUID, "job")
 	of := func(owner types.UID) *jobset.JobSet {
 		return &jobset.JobSet{
@@ -82,25 +82,25 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 		want      int
 		hasJobSet bool
 	}{
-		"its JobSet is gone":               {[]client.Object{left}, 1, false},
+		"its JobSet was deleted":           {[]client.Object{left}, 1, false},
 		"there is another JobSet":          {[]client.Object{left, of("job")}, 0, true},
 		"there is an earlier job's JobSet": {[]client.Object{left, of("earlier")}, 1, false},
 	} {
 		reader := cacheOf(test.objects...)
-		cluster := &surroundings{}
+		cluster := &clusterInfo{}
 		cluster.jobSets.Store(true)
 		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: cluster, kind: trainJobs{cluster: cluster}}
-		scope := &scope{job: made}
-		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.seen.Workers) != test.want {
-			t.Errorf("%s: %d workers are seen, %v", name, len(scope.seen.Workers), err)
+		scope := &scope{job: j}
+		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.observed.Workers) != test.want {
+			t.Errorf("%s: %d workers are seen, %v", name, len(scope.observed.Workers), err)
 		}
-		if workload := scope.seen.Workload; workload.Exists != test.hasJobSet || workload.Suspended != test.hasJobSet || (scope.workload != nil) != test.hasJobSet {
+		if workload := scope.observed.Workload; workload.Exists != test.hasJobSet || workload.Suspended != test.hasJobSet || (scope.workload != nil) != test.hasJobSet {
 			t.Errorf("%s: the workload is %+v", name, workload)
 		}
 	}
 }
 
-// Of jobs that wait for the same quota the oldest goes first.
+// The oldest of the jobs that wait for the same quota is first.
 func TestOlderWaits(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
 	progress := func(quota string, phase training.Phase) training.Progress {
@@ -125,7 +125,7 @@ func TestOlderWaits(t *testing.T) {
 		other client.Object
 		want  bool
 	}{
-		"nobody else":                           {nil, false},
+		"no other job":                          {nil, false},
 		"older TrainJob":                        {train("z", time.Second, waiting), true},
 		"older MPIJob":                          {mpi("z", time.Second, waiting), true},
 		"younger TrainJob":                      {train("a", -time.Second, waiting), false},

@@ -20,15 +20,15 @@ const (
 	waitsForQuota = "status.quotaWait"
 )
 
-// Index finds objects in the cache without a look at all of their namespace: with
-// thousands of jobs in it, each look at one of them would be a look at all their pods.
+// Index finds objects in the cache without a scan of their namespace. With thousands of
+// jobs, each reconcile would otherwise read the pods of all of them.
 type Index struct {
 	Object client.Object
 	Field  string
 	Values client.IndexerFunc
 }
 
-// Indexes are those that the reconcilers ask by.
+// Indexes are the indexes that the reconcilers use.
 func Indexes() []Index {
 	return []Index{
 		{&corev1.Pod{}, partOf, jobOfPart},
@@ -43,7 +43,7 @@ func Indexes() []Index {
 	}
 }
 
-// isWaiting is the one value of the index waitsForQuota.
+// isWaiting is the only value of the index waitsForQuota.
 const isWaiting = "true"
 
 func ofQuotaWait(progress *training.Progress) []string {
@@ -58,9 +58,9 @@ func jobOfPart(object client.Object) []string {
 	return []string{labels[training.LabelJobType] + "/" + labels[training.LabelJobName]}
 }
 
-// partsOf asks the cache for what has a job's labels.
-func partsOf(made *job.Job) client.ListOption {
-	return client.MatchingFields{partOf: made.Kind.Type() + "/" + made.Name}
+// partsOf selects the objects with a job's labels.
+func partsOf(j *job.Job) client.ListOption {
+	return client.MatchingFields{partOf: j.Kind.Type() + "/" + j.Name}
 }
 
 func addIndexes(indexer client.FieldIndexer) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// jobMetrics are the numbers of one kind that a platform team watches. No label
-// names a job: there are too many of them.
+// jobMetrics are the metrics of the jobs of one kind. No label has the name of a job,
+// because that would be too many series.
 type jobMetrics struct {
 	kind                                       job.Kind
 	created, succeeded, failed                 *prometheus.CounterVec
@@ -47,54 +47,54 @@ func newJobMetrics(kind job.Kind) *jobMetrics {
 	}
 	return &jobMetrics{
 		kind:        kind,
-		created:     counter("created_total", "Jobs that were taken on."),
-		succeeded:   counter("succeeded_total", "Jobs that ended well."),
-		failed:      counter("failed_total", "Jobs that failed, by the first cause.", "failure_reason"),
-		duration:    histogram("duration_seconds", "From the place of the last pod to the end.", secondsOfRuns),
-		timeToStart: histogram("time_to_start_seconds", "From submit until every pod had its place.", secondsOfStarts),
-		gang:        histogram("gang_scheduling_duration_seconds", "From admission until every pod had its place.", secondsOfStarts),
-		init:        histogram("mpi_init_duration_seconds", "From the start of the command until the last host was asked to start its part.", secondsOfMPI),
-		connect:     histogram("ssh_connect_duration_seconds", "What the slowest worker took to be reached.", secondsOfMPI),
+		created:     counter("created_total", "Number of jobs created."),
+		succeeded:   counter("succeeded_total", "Number of jobs that succeeded."),
+		failed:      counter("failed_total", "Number of jobs that failed, by root cause.", "failure_reason"),
+		duration:    histogram("duration_seconds", "Run time in seconds, from the last pod scheduled until completion.", secondsOfRuns),
+		timeToStart: histogram("time_to_start_seconds", "Time in seconds from submission until every pod was scheduled.", secondsOfStarts),
+		gang:        histogram("gang_scheduling_duration_seconds", "Time in seconds from admission until every pod was scheduled.", secondsOfStarts),
+		init:        histogram("mpi_init_duration_seconds", "Time in seconds from the start of the launcher's command until mpirun connected to the last worker.", secondsOfMPI),
+		connect:     histogram("ssh_connect_duration_seconds", "Time in seconds until the launcher reached the slowest worker.", secondsOfMPI),
 	}
 }
 
-func (metrics *jobMetrics) register(to prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{metrics.created, metrics.succeeded, metrics.failed,
-		metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
+func (jm *jobMetrics) register(to prometheus.Registerer) error {
+	for _, collector := range []prometheus.Collector{jm.created, jm.succeeded, jm.failed,
+		jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
 		if err := to.Register(collector); err != nil {
-			return fmt.Errorf("register the metrics of %s: %w", metrics.kind, err)
+			return fmt.Errorf("register the metrics of %s: %w", jm.kind, err)
 		}
 	}
 	return nil
 }
 
 // forget deletes the series of a deleted namespace.
-func (metrics *jobMetrics) forget(namespace string) {
-	gone := prometheus.Labels{"namespace": namespace}
-	for _, counter := range []*prometheus.CounterVec{metrics.created, metrics.succeeded, metrics.failed} {
-		counter.DeletePartialMatch(gone)
+func (jm *jobMetrics) forget(namespace string) {
+	deleted := prometheus.Labels{"namespace": namespace}
+	for _, counter := range []*prometheus.CounterVec{jm.created, jm.succeeded, jm.failed} {
+		counter.DeletePartialMatch(deleted)
 	}
-	for _, histogram := range []*prometheus.HistogramVec{metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
-		histogram.DeletePartialMatch(gone)
+	for _, histogram := range []*prometheus.HistogramVec{jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
+		histogram.DeletePartialMatch(deleted)
 	}
 }
 
-// note counts what has become new in a job.
-func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
-	labels := []string{made.Namespace}
-	if made.Kind.Traits().HasRuntime {
+// note counts changes of a job.
+func (jm *jobMetrics) note(runtime string, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	labels := []string{j.Namespace}
+	if j.Kind.Traits().HasRuntime {
 		labels = append(labels, runtime)
 	}
 	if previous.Phase == "" {
-		metrics.created.WithLabelValues(labels...).Inc()
+		jm.created.WithLabelValues(labels...).Inc()
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
-		sinceSubmit, sinceAdmission := metrics.starts.take(made.UID).toStart(previous, verdict)
-		observe(metrics.timeToStart, labels, sinceSubmit)
-		observe(metrics.gang, labels, sinceAdmission)
+		sinceSubmit, sinceAdmission := jm.starts.take(j.UID).toStart(previous, verdict)
+		observe(jm.timeToStart, labels, sinceSubmit)
+		observe(jm.gang, labels, sinceAdmission)
 	}
 	if !previous.Finished() && verdict.CompletionTime != nil {
-		metrics.noteEnd(labels, previous, verdict)
+		jm.noteEnd(labels, previous, verdict)
 	}
 }
 
@@ -104,24 +104,24 @@ func observe(histogram *prometheus.HistogramVec, labels []string, took *time.Dur
 	}
 }
 
-func (metrics *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (jm *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
-		metrics.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
+		jm.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
 	} else {
-		metrics.succeeded.WithLabelValues(labels...).Inc()
+		jm.succeeded.WithLabelValues(labels...).Inc()
 	}
-	observe(metrics.duration, labels, between(verdict.StartTime, verdict.CompletionTime))
+	observe(jm.duration, labels, between(verdict.StartTime, verdict.CompletionTime))
 	if report := verdict.Report; report != nil && report.Hosts.Reached > 0 {
 		lifetime := between(&previous.Submitted, verdict.CompletionTime)
-		observe(metrics.connect, labels, plausible(report.Timings.Connect, lifetime))
+		observe(jm.connect, labels, plausible(report.Timings.Connect, lifetime))
 		if report.Timings.Init > 0 {
-			observe(metrics.init, labels, plausible(report.Timings.Init, lifetime))
+			observe(jm.init, labels, plausible(report.Timings.Init, lifetime))
 		}
 	}
 }
 
-// plausible is the value of a report, or nil if it cannot be true: whoever builds the
-// launcher's image can write any report. The lifetime is rounded to seconds.
+// plausible returns a duration of the launcher's report, or nil if it cannot be true: a
+// user's image can write any report. The lifetime is rounded to seconds.
 func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 	if lifetime == nil || seconds < 0 || seconds > lifetime.Seconds()+1 {
 		return nil
@@ -129,32 +129,32 @@ func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 	return new(time.Duration(seconds * float64(time.Second)))
 }
 
-// census counts the jobs that are there, when somebody asks: a count that is
-// kept would be wrong after each restart.
-type census struct {
+// jobGauges counts jobs whenever metrics are read. A counter in memory would be wrong
+// after a restart of the operator.
+type jobGauges struct {
 	reader          client.Reader
 	kind            kind
 	running, queued *prometheus.Desc
 }
 
-// newCensus: that of MPIJobs ends in _total, although it is a gauge, because
-// dashboards know it by that name.
-func newCensus(reader client.Reader, kind kind) *census {
+// newJobGauges keeps the suffix _total for MPIJobs, although they are gauges, because
+// existing dashboards use those names.
+func newJobGauges(reader client.Reader, kind kind) *jobGauges {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(metricName(kind.name(), name+kind.name().Traits().GaugeSuffix), help, []string{"namespace"}, nil)
 	}
-	return &census{
+	return &jobGauges{
 		reader: reader, kind: kind,
-		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for their pods to be scheduled."),
+		running: describe("running", "Number of running jobs."), queued: describe("queued", "Number of jobs that wait for a queue, for a quota or for their pods to be scheduled."),
 	}
 }
 
-func (census *census) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- census.running
-	descriptions <- census.queued
+func (jg *jobGauges) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- jg.running
+	descriptions <- jg.queued
 }
 
-func (census *census) Collect(found chan<- prometheus.Metric) {
+func (jg *jobGauges) Collect(found chan<- prometheus.Metric) {
 	running, queued := map[string]int{}, map[string]int{}
 	count := func(namespace string, previous diagnosis.Previous) {
 		switch {
@@ -164,33 +164,33 @@ func (census *census) Collect(found chan<- prometheus.Metric) {
 			queued[namespace]++
 		}
 	}
-	if err := census.each(count); err != nil {
-		found <- prometheus.NewInvalidMetric(census.running, err)
+	if err := jg.each(count); err != nil {
+		found <- prometheus.NewInvalidMetric(jg.running, err)
 		return
 	}
 	for namespace, number := range running {
-		found <- prometheus.MustNewConstMetric(census.running, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(jg.running, prometheus.GaugeValue, float64(number), namespace)
 	}
 	for namespace, number := range queued {
-		found <- prometheus.MustNewConstMetric(census.queued, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(jg.queued, prometheus.GaugeValue, float64(number), namespace)
 	}
 }
 
-// isQueued tells whether a job waits for resources. A job that its user suspended does
-// not, and a job whose pods are all scheduled does not any more.
+// isQueued reports whether a job waits for resources. A job that its user suspended does
+// not, nor does a job whose pods are all scheduled.
 func isQueued(previous diagnosis.Previous) bool {
 	return previous.Phase == training.PhasePending && previous.StartTime == nil && (!previous.Suspended || previous.Queued)
 }
 
-// each calls for every job of the kind, as the cache has it.
-func (census *census) each(visit func(namespace string, previous diagnosis.Previous)) error {
-	// The list is only read, and large.
-	list := census.kind.emptyList()
-	if err := census.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+// each calls visit for every job of the kind in the cache.
+func (jg *jobGauges) each(visit func(namespace string, previous diagnosis.Previous)) error {
+	// The list is large and only read: it is not copied.
+	list := jg.kind.emptyList()
+	if err := jg.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	for _, object := range census.kind.items(list) {
-		visit(object.GetNamespace(), census.kind.previous(object))
+	for _, object := range jg.kind.items(list) {
+		visit(object.GetNamespace(), jg.kind.previous(object))
 	}
 	return nil
 }

@@ -48,17 +48,17 @@ func metricsOfMPIJobs(t *testing.T) (*jobMetrics, *prometheus.Registry) {
 func at(after time.Duration) *metav1.Time { return &metav1.Time{Time: submitted.Add(after)} }
 
 // Starts take less than a second or two, and a status has whole seconds.
-func TestStartsAreMeasuredInPartsOfASecond(t *testing.T) {
+func TestStartDurationsHaveMilliseconds(t *testing.T) {
 	metrics, registry := metricsOfMPIJobs(t)
-	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}
+	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}
 	previous := diagnosis.Previous{Submitted: *at(0)}
 	admitted := []training.TimelineEntry{{Step: training.StepAdmitted, Time: *at(0)}}
-	metrics.starts.look("a", previous, &diagnosis.Verdict{}, submitted.Add(100*time.Millisecond))
-	metrics.starts.look("a", previous, &diagnosis.Verdict{Progress: training.Progress{Timeline: admitted}}, submitted.Add(200*time.Millisecond))
+	metrics.starts.observe("a", previous, &diagnosis.Verdict{}, submitted.Add(100*time.Millisecond))
+	metrics.starts.observe("a", previous, &diagnosis.Verdict{Progress: training.Progress{Timeline: admitted}}, submitted.Add(200*time.Millisecond))
 	started := &diagnosis.Verdict{Progress: training.Progress{Timeline: admitted}, StartTime: at(time.Second)}
-	metrics.starts.look("a", previous, started, submitted.Add(850*time.Millisecond))
-	metrics.starts.look("a", previous, started, submitted.Add(3*time.Second))
-	metrics.note("", made, previous, started)
+	metrics.starts.observe("a", previous, started, submitted.Add(850*time.Millisecond))
+	metrics.starts.observe("a", previous, started, submitted.Add(3*time.Second))
+	metrics.note("", j, previous, started)
 	found := series(t, registry, "team")
 	for name, want := range map[string]float64{"time_to_start_seconds": 0.75, "gang_scheduling_duration_seconds": 0.65} {
 		if got := found[metricName(job.KindMPIJob, name)]; got != want {
@@ -76,7 +76,7 @@ func TestStartsSeenInPart(t *testing.T) {
 	previous := diagnosis.Previous{Submitted: *at(0), Progress: training.Progress{
 		Phase: training.PhasePending, Timeline: []training.TimelineEntry{{Step: training.StepAdmitted, Time: *at(time.Second)}}}}
 	started := &diagnosis.Verdict{Progress: previous.Progress, StartTime: at(4 * time.Second)}
-	metrics.starts.look("a", previous, started, submitted.Add(4200*time.Millisecond))
+	metrics.starts.observe("a", previous, started, submitted.Add(4200*time.Millisecond))
 	metrics.note("", &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}, previous, started)
 	found := series(t, registry, "team")
 	if toStart, gang := found[metricName(job.KindMPIJob, "time_to_start_seconds")], found[metricName(job.KindMPIJob, "gang_scheduling_duration_seconds")]; toStart != 4 || gang != 3 {
@@ -84,13 +84,13 @@ func TestStartsSeenInPart(t *testing.T) {
 	}
 }
 
-// Whoever writes a launcher's image can write its report.
+// A user's image can write any report.
 func TestOnlyPlausibleReportsAreMeasured(t *testing.T) {
 	for name, test := range map[string]struct {
 		connect, init float64
 		want          int
 	}{
-		"as it is":            {0.2, 0.3, 2},
+		"plausible":           {0.2, 0.3, 2},
 		"longer than the job": {1e300, 1e9, 0},
 		"before it began":     {-5, -1, 0},
 		"one of them":         {0.2, 3600, 1},

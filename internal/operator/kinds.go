@@ -17,34 +17,34 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// kind is what differs between the two job APIs, as far as the reconciler is
-// concerned.
+// kind is what differs between the two job APIs for the reconciler.
 type kind interface {
 	name() job.Kind
 	empty() client.Object
 	emptyList() client.ObjectList
-	// model is the job that an object describes. An obstacle says why there is
-	// none yet.
+	// model returns the job that an object describes. An obstacle says why there is none
+	// yet.
 	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error)
 	previous(object client.Object) diagnosis.Previous
-	// isForeign tells whether another operator runs the job.
+	// isForeign reports whether another operator runs the job.
 	isForeign(object client.Object) bool
 	// setStatus writes a verdict into an object.
-	setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+	setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 	// items are the jobs of a list.
 	items(list client.ObjectList) []client.Object
 
-	// hasWorkloads tells whether the cluster serves the kind of the workload.
+	// hasWorkloads reports whether the cluster serves the kind of the workload.
 	hasWorkloads() bool
 	emptyWorkload() client.Object
-	// managerOf is whose pods a workload's are; empty for its own controller's.
+	// managerOf returns spec.managedBy of a workload; empty if its own controller creates
+	// the pods.
 	managerOf(workload client.Object) string
-	// isSuspended tells whether a queue holds a workload back.
+	// isSuspended reports whether a queue suspends a workload.
 	isSuspended(workload client.Object) bool
-	// adopt takes the templates of a workload into the model.
-	adopt(made *job.Job, workload client.Object)
+	// adopt copies the pod templates of a workload into the model.
+	adopt(j *job.Job, workload client.Object)
 	// setWorkloadStatus writes a verdict into a workload.
-	setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+	setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 }
 
 // mpiJobs is the kind MPIJob.
@@ -55,26 +55,28 @@ func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
 
 func (mpiJobs) emptyList() client.ObjectList { return &v2beta1.MPIJobList{} }
 
-func (kind mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
-	return job.FromMPIJob(object.(*v2beta1.MPIJob), kind.defaults), nil, nil
+func (mj mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+	return job.FromMPIJob(object.(*v2beta1.MPIJob), mj.defaults), nil, nil
 }
 
 func (mpiJobs) previous(object client.Object) diagnosis.Previous {
 	return diagnosis.FromMPIJob(object.(*v2beta1.MPIJob))
 }
 
-// isForeign: mpi-operator has conditions and no phase. What it has begun it may
-// end.
+// isForeign also reports jobs that mpi-operator has started: those have conditions and no
+// phase.
 func (mpiJobs) isForeign(object client.Object) bool {
 	mpiJob := object.(*v2beta1.MPIJob)
-	return mpiJob.Status.Phase == "" && len(mpiJob.Status.Conditions) > 0 || isManagedBy(mpiJob.Spec.RunPolicy.ManagedBy, v2beta1.ManagedByMPIOperator)
+	return mpiJob.Status.Phase == "" && len(mpiJob.Status.Conditions) > 0 || isManagedByOther(mpiJob.Spec.RunPolicy.ManagedBy, v2beta1.ManagedByMPIOperator)
 }
 
-// isManagedBy tells whether a job names somebody else than us.
-func isManagedBy(named *string, us string) bool { return named != nil && *named != "" && *named != us }
+// isManagedByOther reports whether managedBy names another controller than own.
+func isManagedByOther(managedBy *string, own string) bool {
+	return managedBy != nil && *managedBy != "" && *managedBy != own
+}
 
-func (mpiJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.MPIJobStatus(made, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
+func (mpiJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.MPIJobStatus(j, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
 }
 
 func (mpiJobs) items(list client.ObjectList) []client.Object {
@@ -93,7 +95,7 @@ func (mpiJobs) isSuspended(workload client.Object) bool {
 	return suspend != nil && *suspend
 }
 
-// adopt: Kueue edits the templates of the MPIJob itself.
+// adopt does nothing: Kueue edits the templates of the MPIJob itself.
 func (mpiJobs) adopt(*job.Job, client.Object) {}
 
 func (mpiJobs) setWorkloadStatus(workload client.Object, _ *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
@@ -115,14 +117,14 @@ type trainJobs struct {
 	client.Client
 	snapshots *snapshots
 	defaults  job.Defaults
-	cluster   *surroundings
+	cluster   *clusterInfo
 }
 
 func (trainJobs) items(list client.ObjectList) []client.Object {
 	return pointers[v2alpha1.TrainJob](list.(*v2alpha1.TrainJobList).Items)
 }
 
-func (kind trainJobs) hasWorkloads() bool      { return kind.cluster.hasJobSet() }
+func (tj trainJobs) hasWorkloads() bool        { return tj.cluster.hasJobSet() }
 func (trainJobs) emptyWorkload() client.Object { return &jobset.JobSet{} }
 
 func (trainJobs) managerOf(workload client.Object) string {
@@ -134,9 +136,9 @@ func (trainJobs) isSuspended(workload client.Object) bool {
 	return suspend != nil && *suspend
 }
 
-// adopt: Kueue edits the templates of the JobSet while it is suspended.
-func (trainJobs) adopt(made *job.Job, workload client.Object) {
-	roles := map[string]*job.Role{training.RoleLauncher: &made.Launcher, training.RoleWorker: &made.Worker}
+// adopt is needed because Kueue edits the templates of a suspended JobSet.
+func (trainJobs) adopt(j *job.Job, workload client.Object) {
+	roles := map[string]*job.Role{training.RoleLauncher: &j.Launcher, training.RoleWorker: &j.Worker}
 	for i := range workload.(*jobset.JobSet).Spec.ReplicatedJobs {
 		replicated := &workload.(*jobset.JobSet).Spec.ReplicatedJobs[i]
 		if role := roles[replicated.Name]; role != nil {
@@ -145,8 +147,8 @@ func (trainJobs) adopt(made *job.Job, workload client.Object) {
 	}
 }
 
-func (trainJobs) setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.JobSetStatus(made, workload.(*jobset.JobSet), now)
+func (trainJobs) setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.JobSetStatus(j, workload.(*jobset.JobSet), now)
 }
 
 func (trainJobs) name() job.Kind       { return job.KindTrainJob }
@@ -159,40 +161,40 @@ func (trainJobs) previous(object client.Object) diagnosis.Previous {
 }
 
 func (trainJobs) isForeign(object client.Object) bool {
-	return isManagedBy(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
+	return isManagedByOther(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
-func (trainJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.TrainJobStatus(made, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
+func (trainJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.TrainJobStatus(j, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
 }
 
-// model takes the runtime as it was when the job was created: what becomes of
-// it later is for later jobs.
-func (kind trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+// model uses the runtime as it was when the job was created. Later changes of the
+// runtime only affect later jobs.
+func (tj trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
 	trainJob := object.(*v2alpha1.TrainJob)
-	digest, err := kind.storedDigest(ctx, trainJob)
+	digest, err := tj.storedDigest(ctx, trainJob)
 	if err != nil {
 		return nil, nil, err
 	}
-	runtime, obstacle, err := kind.snapshots.of(ctx, trainJob, digest)
+	runtime, obstacle, err := tj.snapshots.of(ctx, trainJob, digest)
 	if runtime == nil {
 		return nil, obstacle, err
 	}
-	made := job.FromTrainJob(trainJob, runtime.spec, kind.defaults)
-	made.RuntimeDigest = runtime.digest
-	return made, nil, nil
+	j := job.FromTrainJob(trainJob, runtime.spec, tj.defaults)
+	j.RuntimeDigest = runtime.digest
+	return j, nil, nil
 }
 
-// storedDigest is which runtime the job was begun with: its status says so or, until
-// that is written, its JobSet, which is created before everything else.
-func (kind trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJob) (string, error) {
-	if trainJob.Status.RuntimeDigest != "" || !kind.hasWorkloads() {
+// storedDigest returns the digest of the runtime that the job was started with. It is in
+// the status or, until that is written, in the JobSet, which is created first.
+func (tj trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJob) (string, error) {
+	if trainJob.Status.RuntimeDigest != "" || !tj.hasWorkloads() {
 		return trainJob.Status.RuntimeDigest, nil
 	}
 	bare := &job.Job{Kind: job.KindTrainJob, Namespace: trainJob.Namespace, Name: trainJob.Name, UID: trainJob.UID}
 	set := &jobset.JobSet{}
-	err := kind.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: plan.NamesOf(bare).Workload}, set)
-	if err != nil || !isOwned(set, bare) || kind.managerOf(set) != training.ManagedByTrireme || !job.IsDigest(set.Annotations[training.AnnotationRuntimeDigest]) {
+	err := tj.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: plan.NamesOf(bare).Workload}, set)
+	if err != nil || !isOwned(set, bare) || tj.managerOf(set) != training.ManagedByTrireme || !job.IsDigest(set.Annotations[training.AnnotationRuntimeDigest]) {
 		return "", client.IgnoreNotFound(err)
 	}
 	return set.Annotations[training.AnnotationRuntimeDigest], nil

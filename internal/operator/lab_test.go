@@ -32,7 +32,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
 )
 
-// lab is an operator with an API server that is played.
+// lab is an operator with a fake API server.
 type lab struct {
 	t       *testing.T
 	api     client.Client
@@ -68,37 +68,37 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	return lab
 }
 
-func (lab *lab) create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
-	lab.mutex.Lock()
-	defer lab.mutex.Unlock()
-	if lab.refuses != nil {
-		if err := lab.refuses(object); err != nil {
+func (l *lab) create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.refuses != nil {
+		if err := l.refuses(object); err != nil {
 			return err
 		}
 	}
-	lab.created++
-	object.SetUID(types.UID(fmt.Sprintf("%T-%d", object, lab.created)))
-	object.SetCreationTimestamp(metav1.NewTime(lab.clock.Now()))
+	l.created++
+	object.SetUID(types.UID(fmt.Sprintf("%T-%d", object, l.created)))
+	object.SetCreationTimestamp(metav1.NewTime(l.clock.Now()))
 	return api.Create(ctx, object, options...)
 }
 
-// reconcile looks at the job train, some time after the last look.
-func (lab *lab) reconcile(reconciler *Reconciler, after time.Duration) ctrl.Result {
-	lab.t.Helper()
-	lab.clock.SetTime(lab.clock.Now().Add(after))
-	result, err := reconciler.Reconcile(lab.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "train"}})
+// reconcile reconciles the job train, some time after the last reconcile.
+func (l *lab) reconcile(reconciler *Reconciler, after time.Duration) ctrl.Result {
+	l.t.Helper()
+	l.clock.SetTime(l.clock.Now().Add(after))
+	result, err := reconciler.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "train"}})
 	if err != nil {
-		lab.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	return result
 }
 
 // pods are the names of those that exist.
-func (lab *lab) pods() map[string]*corev1.Pod {
-	lab.t.Helper()
+func (l *lab) pods() map[string]*corev1.Pod {
+	l.t.Helper()
 	var list corev1.PodList
-	if err := lab.api.List(lab.t.Context(), &list); err != nil {
-		lab.t.Fatal(err)
+	if err := l.api.List(l.t.Context(), &list); err != nil {
+		l.t.Fatal(err)
 	}
 	pods := map[string]*corev1.Pod{}
 	for i := range list.Items {
@@ -107,10 +107,10 @@ func (lab *lab) pods() map[string]*corev1.Pod {
 	return pods
 }
 
-func (lab *lab) get(object client.Object, name string) {
-	lab.t.Helper()
-	if err := lab.api.Get(lab.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, object); err != nil {
-		lab.t.Fatal(err)
+func (l *lab) get(object client.Object, name string) {
+	l.t.Helper()
+	if err := l.api.Get(l.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, object); err != nil {
+		l.t.Fatal(err)
 	}
 }
 
@@ -149,9 +149,9 @@ func controlled(kind, name string, uid types.UID) []metav1.OwnerReference {
 
 // podOf is a pod with the labels of the job train.
 func podOf(kind job.Kind, role, name string, owners []metav1.OwnerReference) *corev1.Pod {
-	made := &job.Job{Kind: kind, Namespace: "team", Name: "train"}
+	j := &job.Job{Kind: kind, Namespace: "team", Name: "train"}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: name, UID: types.UID("pod " + name), Labels: plan.RoleSelector(made, role), OwnerReferences: owners,
+		Namespace: "team", Name: name, UID: types.UID("pod " + name), Labels: plan.RoleSelector(j, role), OwnerReferences: owners,
 	}}
 }
 

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// leadersQueue takes nothing before its replica leads. Nobody would work it off: each
-// job that ever was would wait in it. Whoever begins to lead looks at all jobs.
+// leadersQueue drops requests until its replica leads. Without workers, the queue would
+// grow with every job that ever existed. A new leader enqueues all jobs.
 type leadersQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	elected <-chan struct{}
@@ -32,42 +32,42 @@ func newLeadersQueue(elected <-chan struct{}) func(string, workqueue.TypedRateLi
 	}
 }
 
-func (queue *leadersQueue) leads() bool {
+func (lq *leadersQueue) leads() bool {
 	select {
-	case <-queue.elected:
+	case <-lq.elected:
 		return true
 	default:
 		return false
 	}
 }
 
-func (queue *leadersQueue) Add(request reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.Add(request)
+func (lq *leadersQueue) Add(request reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.Add(request)
 	}
 }
 
-func (queue *leadersQueue) AddAfter(request reconcile.Request, pause time.Duration) {
-	if queue.leads() {
-		queue.PriorityQueue.AddAfter(request, pause)
+func (lq *leadersQueue) AddAfter(request reconcile.Request, pause time.Duration) {
+	if lq.leads() {
+		lq.PriorityQueue.AddAfter(request, pause)
 	}
 }
 
-func (queue *leadersQueue) AddRateLimited(request reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.AddRateLimited(request)
+func (lq *leadersQueue) AddRateLimited(request reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.AddRateLimited(request)
 	}
 }
 
-func (queue *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.AddWithOpts(options, requests...)
+func (lq *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.AddWithOpts(options, requests...)
 	}
 }
 
-// lookAtAll is a source that has every job looked at as soon as this replica leads.
-// What a cache shows later than that, its watches tell.
-func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// enqueueAllWhenLeading is a source that enqueues every job as soon as this replica
+// leads. Watches enqueue the jobs that the cache shows later.
+func (r *Reconciler) enqueueAllWhenLeading(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			select {
@@ -75,24 +75,24 @@ func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Co
 				return
 			case <-elected:
 			}
-			if err := reconciler.enqueueAll(ctx, queue); err != nil && ctx.Err() == nil {
-				ctrl.Log.Error(err, "look at all jobs", "kind", reconciler.kind.name())
+			if err := r.enqueueAll(ctx, queue); err != nil && ctx.Err() == nil {
+				ctrl.Log.Error(err, "enqueue all jobs", "kind", r.kind.name())
 			}
 		}()
 		return nil
 	}
 }
 
-// enqueueAll has every job looked at, and every snapshot of a runtime.
-func (reconciler *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	list := reconciler.kind.emptyList()
-	// It is only read, and large.
-	if err := reconciler.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+// enqueueAll enqueues every job, and every snapshot of a runtime.
+func (r *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	list := r.kind.emptyList()
+	// The list is large and only read: it is not copied.
+	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	err := meta.EachListItem(list, func(object runtime.Object) error {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object.(client.Object))})
 		return nil
 	})
-	return errors.Join(err, reconciler.snapshots.enqueueAll(ctx, queue))
+	return errors.Join(err, r.snapshots.enqueueAll(ctx, queue))
 }

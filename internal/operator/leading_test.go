@@ -14,9 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// A replica that waits collects no work; one that begins to lead has all jobs to look
-// at, and from then on what happens to them.
-func TestOnlyWhoLeadsHasWork(t *testing.T) {
+// A standby replica queues nothing. A new leader queues all jobs, and then their events.
+func TestOnlyLeaderQueues(t *testing.T) {
 	name := metav1.ObjectMeta{Namespace: "team", Name: "train"}
 	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: "train"}}
 	cluster := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(&v2beta1.MPIJob{ObjectMeta: name}, &v2alpha1.TrainJob{ObjectMeta: name}).Build()
@@ -26,7 +25,7 @@ func TestOnlyWhoLeadsHasWork(t *testing.T) {
 			queue := newLeadersQueue(elected)(t.Name(), RetryPauses()).(priorityqueue.PriorityQueue[reconcile.Request])
 			defer queue.ShutDown()
 			reconciler := &Reconciler{Client: cluster, kind: kind}
-			if err := reconciler.lookAtAll(elected)(t.Context(), queue); err != nil {
+			if err := reconciler.enqueueAllWhenLeading(elected)(t.Context(), queue); err != nil {
 				t.Fatal(err)
 			}
 			addInEveryWay := func() {
@@ -38,12 +37,12 @@ func TestOnlyWhoLeadsHasWork(t *testing.T) {
 			addInEveryWay()
 			time.Sleep(50 * time.Millisecond)
 			if length := queue.Len(); length != 0 {
-				t.Errorf("who waits has %d jobs to look at", length)
+				t.Errorf("a standby replica has %d jobs in its queue", length)
 			}
 			close(elected)
 			first, _ := queue.Get()
 			if queue.Done(first); first != request {
-				t.Errorf("who begins to lead looks at %v, want %v", first, request)
+				t.Errorf("a new leader has %v in its queue, want %v", first, request)
 			}
 			for way, add := range map[string]func(){
 				"Add": func() { queue.Add(request) }, "AddAfter": func() { queue.AddAfter(request, time.Millisecond) },
@@ -52,7 +51,7 @@ func TestOnlyWhoLeadsHasWork(t *testing.T) {
 				add()
 				found, _ := queue.Get()
 				if queue.Done(found); found != request {
-					t.Errorf("%s has %v looked at", way, found)
+					t.Errorf("%s enqueues %v", way, found)
 				}
 			}
 		})

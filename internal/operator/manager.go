@@ -57,7 +57,7 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// New puts the operator together; starting the manager starts it.
+// New sets up the operator. Starting the manager starts it.
 func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	settings := options.Config.Webhook
 	connection = rest.CopyConfig(connection)
@@ -68,7 +68,7 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	}
 	onOpenShift, err := hasSecurityContextConstraints(manager.GetRESTMapper())
 	if err != nil {
-		return nil, fmt.Errorf("look for OpenShift's security context constraints: %w", err)
+		return nil, fmt.Errorf("check for OpenShift's security context constraints: %w", err)
 	}
 	if settings.ClientCAFile != "" {
 		if _, err := clientAuthorities(settings.ClientCAFile); err != nil {
@@ -112,14 +112,14 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	)
 }
 
-// liveAPI reads past the cache, and writes.
+// liveAPI reads from the API server, not from the cache, and writes.
 type liveAPI struct {
 	client.Reader
 	client.Writer
 }
 
-// NewConfined is an operator that runs the jobs of one namespace, serves nothing
-// and shares nothing with others of its process. Tests have many of them at a time.
+// NewConfined is an operator for the jobs of one namespace. It serves nothing, and tests
+// can run many of them in one process.
 func NewConfined(connection *rest.Config, options Options, namespace string) (ctrl.Manager, error) {
 	settings := managerOptions(options)
 	settings.Metrics.BindAddress = config.MetricsOff
@@ -137,14 +137,14 @@ func NewConfined(connection *rest.Config, options Options, namespace string) (ct
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=events,verbs=create;patch
 
 const (
-	// leaseName is the Lease that replicas agree over. It is not the name of the
-	// ConfigMap: kustomize would add a hash to it in the role.
+	// leaseName is the Lease of the leader election. It differs from the name of the
+	// ConfigMap, because kustomize would add a hash to it in the role.
 	leaseName = "trireme-leader"
-	// shutdownTimeout is what work that has begun is given to end. With the three
-	// seconds before it, it fits into the thirty that the kubelet gives a pod.
+	// shutdownTimeout is how long running reconciles may take to finish. With the three
+	// seconds before it, it fits into the grace period of 30 seconds.
 	shutdownTimeout = 20 * time.Second
-	// retryPeriod is how often a replica looks whether it is needed: a leader that
-	// ends gives its Lease back, and then this is how long nobody leads.
+	// retryPeriod is how often a replica tries to become the leader. A leader that stops
+	// releases its Lease, so this is how long there is no leader.
 	retryPeriod = time.Second
 )
 
@@ -163,7 +163,7 @@ func managerOptions(options Options) ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		RetryPeriod:                   new(retryPeriod),
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		// Whoever takes over knows the cluster already.
+		// A new leader has filled its caches already.
 		Controller: controllers.Controller{EnableWarmup: new(true)},
 		Cache: cache.Options{
 			DefaultTransform: partial.Transform,
@@ -173,8 +173,8 @@ func managerOptions(options Options) ctrl.Options {
 	}
 }
 
-// keepWhatIsRead drops the rest of a node: its images alone are kilobytes.
-func keepWhatIsRead(object any) (any, error) {
+// trimNode keeps the fields of a node that are read: its images alone are kilobytes.
+func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
@@ -195,9 +195,9 @@ func hasSecurityContextConstraints(mapper meta.RESTMapper) (bool, error) {
 	return err == nil, err
 }
 
-// webhooks serves the handlers once there is a certificate to serve them with, the API
-// server is told their paths and the cache knows the cluster: until then the API server gets no answer, and
-// stores nothing.
+// webhooks serves the handlers once the certificate exists, the webhook configurations
+// have the paths and the cache is filled. Until then the API server gets no response and
+// rejects requests.
 type webhooks struct {
 	manager   ctrl.Manager
 	certified <-chan struct{}
@@ -206,34 +206,34 @@ type webhooks struct {
 	started   atomic.Bool
 }
 
-// NeedLeaderElection is false, because every replica answers.
-func (webhooks *webhooks) NeedLeaderElection() bool { return false }
+// NeedLeaderElection is false, because every replica serves webhooks.
+func (w *webhooks) NeedLeaderElection() bool { return false }
 
-func (webhooks *webhooks) Start(ctx context.Context) error {
+func (w *webhooks) Start(ctx context.Context) error {
 	for _, kind := range admission.Cached() {
-		if _, err := webhooks.manager.GetCache().GetInformer(ctx, kind); err != nil {
+		if _, err := w.manager.GetCache().GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	for _, done := range []<-chan struct{}{webhooks.certified, webhooks.written} {
+	for _, done := range []<-chan struct{}{w.certified, w.written} {
 		select {
 		case <-done:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	server := webhooks.manager.GetWebhookServer()
-	for path, handler := range webhooks.handlers {
+	server := w.manager.GetWebhookServer()
+	for path, handler := range w.handlers {
 		server.Register(path, handler)
 	}
-	webhooks.started.Store(true)
+	w.started.Store(true)
 	<-ctx.Done()
 	return nil
 }
 
-func (webhooks *webhooks) ready(request *http.Request) error {
-	if !webhooks.started.Load() {
-		return errors.New("the webhooks wait for their certificate, for their paths, or for the cache")
+func (w *webhooks) ready(request *http.Request) error {
+	if !w.started.Load() {
+		return errors.New("the webhooks are not ready: waiting for their certificate, their paths or the cache")
 	}
-	return webhooks.manager.GetWebhookServer().StartedChecker()(request)
+	return w.manager.GetWebhookServer().StartedChecker()(request)
 }

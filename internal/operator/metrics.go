@@ -25,17 +25,16 @@ import (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 const (
-	// reviewsPerSecond is how many readers of metrics the API server is asked
-	// about. They have a budget of their own, so that whoever calls in vain keeps
-	// nobody from working on jobs.
+	// reviewsPerSecond limits the reviews of clients that read metrics. They do not share
+	// the rate limit of the reconcilers, so that refused clients cannot slow down jobs.
 	reviewsPerSecond = 10
 	reviewTimeout    = 10 * time.Second
 )
 
-// metricsOptions serve metrics over TLS to those who may.
+// metricsOptions serve metrics over TLS to authorized clients.
 //
-// controller-runtime has such a filter too, but with it come 26 modules of the
-// API server's and 20 MB.
+// controller-runtime has such a filter too, but it adds 26 modules of the API server and
+// 20 MB.
 func metricsOptions(settings *config.Config) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress:    settings.Metrics.BindAddress,
@@ -47,21 +46,20 @@ func metricsOptions(settings *config.Config) metricsserver.Options {
 	}
 }
 
-// certificateIn is the webhook's certificate, which whoever reads metrics can
-// verify. It is read for each connection, of which there are few: when the
-// server starts there may be none yet, and later there is another.
+// certificateIn reads the webhook's certificate for each connection: it may not exist
+// yet when the server starts, and it is renewed later.
 func certificateIn(directory string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(directory, corev1.TLSCertKey), filepath.Join(directory, corev1.TLSPrivateKeyKey))
 		if err != nil {
-			return nil, fmt.Errorf("read the webhook's certificate, which metrics are served with: %w", err)
+			return nil, fmt.Errorf("read the webhook's certificate, which metrics use too: %w", err)
 		}
 		return &pair, nil
 	}
 }
 
-// onlyReaders lets those through whose token the API server knows, and who have
-// the right to get the path.
+// onlyReaders admits clients whose token is valid and who have the permission to get the
+// path.
 func onlyReaders(connection *rest.Config, transport *http.Client) (metricsserver.Filter, error) {
 	connection = rest.CopyConfig(connection)
 	connection.QPS, connection.Burst = reviewsPerSecond, reviewsPerSecond
@@ -75,7 +73,7 @@ func onlyReaders(connection *rest.Config, transport *http.Client) (metricsserver
 			defer cancel()
 			code, err := mayRead(ctx, server, request)
 			if err != nil {
-				logger.Error(err, "Ask the API server who may read metrics")
+				logger.Error(err, "Review access to metrics")
 			}
 			if code != http.StatusOK {
 				http.Error(response, http.StatusText(code), code)
@@ -86,21 +84,21 @@ func onlyReaders(connection *rest.Config, transport *http.Client) (metricsserver
 	}, nil
 }
 
-// mayRead is the answer to a request: OK if it is allowed.
+// mayRead returns the HTTP status for a request: OK if it is allowed.
 func mayRead(ctx context.Context, server kubernetes.Interface, request *http.Request) (int, error) {
 	token, found := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
-	who, err := server.AuthenticationV1().TokenReviews().Create(ctx,
+	review, err := server.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review a token: %w", err)
 	}
-	if !who.Status.Authenticated {
+	if !review.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	user := &who.Status.User
+	user := &review.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
@@ -112,7 +110,7 @@ func mayRead(ctx context.Context, server kubernetes.Interface, request *http.Req
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("review the rights of %s: %w", user.Username, err)
+		return http.StatusInternalServerError, fmt.Errorf("review the permissions of %s: %w", user.Username, err)
 	}
 	if !access.Status.Allowed {
 		return http.StatusForbidden, nil

@@ -17,32 +17,32 @@ import (
 	kubernetestesting "k8s.io/client-go/testing"
 )
 
-// reviewer is an API server that answers the two questions, or does not.
+// reviewer is an API server that answers token and access reviews, or fails.
 type reviewer struct {
 	authenticated, allowed  bool
 	tokenFails, accessFails bool
 	askedAbout              authorizationv1.SubjectAccessReviewSpec
 }
 
-func (reviewer *reviewer) server() *fake.Clientset {
+func (r *reviewer) server() *fake.Clientset {
 	server := fake.NewClientset()
 	server.PrependReactor("create", "tokenreviews", func(action kubernetestesting.Action) (bool, runtime.Object, error) {
-		if reviewer.tokenFails {
+		if r.tokenFails {
 			return true, nil, errors.New("down")
 		}
 		review := action.(kubernetestesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-		review.Status = authenticationv1.TokenReviewStatus{Authenticated: reviewer.authenticated && review.Spec.Token == "known", User: authenticationv1.UserInfo{
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: r.authenticated && review.Spec.Token == "known", User: authenticationv1.UserInfo{
 			Username: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authenticationv1.ExtraValue{"node": {"a"}},
 		}}
 		return true, review, nil
 	})
 	server.PrependReactor("create", "subjectaccessreviews", func(action kubernetestesting.Action) (bool, runtime.Object, error) {
-		if reviewer.accessFails {
+		if r.accessFails {
 			return true, nil, errors.New("down")
 		}
 		review := action.(kubernetestesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-		reviewer.askedAbout = review.Spec
-		review.Status.Allowed = reviewer.allowed
+		r.askedAbout = review.Spec
+		review.Status.Allowed = r.allowed
 		return true, review, nil
 	})
 	return server
@@ -55,12 +55,12 @@ func TestMayRead(t *testing.T) {
 		want          int
 		wantError     string
 	}{
-		"whoever has the right":            {reviewer: reviewer{authenticated: true, allowed: true}, authorization: "Bearer known", want: 200},
-		"whoever has not":                  {reviewer: reviewer{authenticated: true}, authorization: "Bearer known", want: 403},
-		"another token":                    {reviewer: reviewer{authenticated: true, allowed: true}, authorization: "Bearer other", want: 401},
-		"no token":                         {reviewer: reviewer{authenticated: true, allowed: true}, want: 401},
-		"a server that knows no tokens":    {reviewer: reviewer{tokenFails: true, allowed: true}, authorization: "Bearer known", want: 500, wantError: "review a token: down"},
-		"a server that knows of no rights": {reviewer: reviewer{authenticated: true, accessFails: true}, authorization: "Bearer known", want: 500, wantError: "review the rights of prometheus: down"},
+		"allowed":             {reviewer: reviewer{authenticated: true, allowed: true}, authorization: "Bearer known", want: 200},
+		"not allowed":         {reviewer: reviewer{authenticated: true}, authorization: "Bearer known", want: 403},
+		"another token":       {reviewer: reviewer{authenticated: true, allowed: true}, authorization: "Bearer other", want: 401},
+		"no token":            {reviewer: reviewer{authenticated: true, allowed: true}, want: 401},
+		"token review fails":  {reviewer: reviewer{tokenFails: true, allowed: true}, authorization: "Bearer known", want: 500, wantError: "review a token: down"},
+		"access review fails": {reviewer: reviewer{authenticated: true, accessFails: true}, authorization: "Bearer known", want: 500, wantError: "review the permissions of prometheus: down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
@@ -77,8 +77,8 @@ func TestMayRead(t *testing.T) {
 	}
 }
 
-// The API server is asked about the person as a whole, and about the very path.
-func TestMayReadAsksAboutThePerson(t *testing.T) {
+// The access review has all attributes of the user, and the path.
+func TestMayReadReviewsUserAndPath(t *testing.T) {
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/metrics?name=x", nil)
 	request.Header.Set("Authorization", "Bearer known")
 	reviewer := &reviewer{authenticated: true}
@@ -94,11 +94,11 @@ func TestMayReadAsksAboutThePerson(t *testing.T) {
 	}
 }
 
-// Before there is a certificate the connection ends with a reason, and no other
-// certificate is shown instead.
+// Without a certificate the connection fails with a reason: no other certificate is
+// served.
 func TestNoCertificateYet(t *testing.T) {
 	directory := t.TempDir()
 	if _, err := certificateIn(directory)(nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), filepath.Join(directory, "tls.crt")) {
-		t.Errorf("want an error that says what is not there, got: %v", err)
+		t.Errorf("want an error that names the missing file, got: %v", err)
 	}
 }

@@ -16,40 +16,40 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
 const (
-	// pageSize of lists past the cache.
+	// pageSize is the size of list pages from the API server.
 	pageSize = 500
-	// mostNodesAsked bounds the cost of a gang timeout: the pods of at most this many
+	// maxNodesCounted limits the cost of a gang timeout: the pods of at most this many
 	// nodes are listed, and never all pods of the cluster.
-	mostNodesAsked = 100
+	maxNodesCounted = 100
 )
 
-// countNodes counts the nodes that would take one of the pods that wait, and
-// looks whether more are coming. It is done once, when a gang has waited for too
-// long, past the cache: the cache has no pods of others.
-func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, seen *diagnosis.Observed) error {
-	waiting := unplaced(seen)
-	if !seen.ScaleUp && len(waiting) > 0 {
-		coming, err := reconciler.isScalingUp(ctx, made, waiting)
+// countNodes counts the nodes where an unscheduled pod would fit, and checks whether the
+// autoscaler adds nodes. It is called once, when the gang timeout has passed, and reads
+// from the API server: the cache has no pods of other users.
+func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagnosis.Observed) error {
+	waiting := unscheduled(observed)
+	if !observed.ScaleUp && len(waiting) > 0 {
+		coming, err := r.isScalingUp(ctx, j, waiting)
 		if err != nil {
 			return err
 		}
-		if seen.ScaleUp = coming; coming {
+		if observed.ScaleUp = coming; coming {
 			return nil
 		}
 	}
 	count := &diagnosis.NodeCount{}
-	seen.FreeNodes = count
+	observed.FreeNodes = count
 	if len(waiting) == 0 {
 		return nil
 	}
 	wanted := largest(waiting)
-	fitting, err := reconciler.nodesThatFit(ctx, wanted)
+	fitting, err := r.nodesThatFit(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	count.Fitting, count.Asked = len(fitting), min(len(fitting), mostNodesAsked)
+	count.Fitting, count.Asked = len(fitting), min(len(fitting), maxNodesCounted)
 	for _, node := range fitting[:count.Asked] {
-		used, err := reconciler.usedOn(ctx, node.Name)
+		used, err := r.requestsOn(ctx, node.Name)
 		if err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 }
 
 // nodesThatFit are the nodes where the pod would fit if no other pod ran there.
-func (reconciler *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
-	err = pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
+func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
+	err = pages(ctx, r.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
 			if nodes.Takes(&node, pod, nil) {
 				fitting = append(fitting, &node)
@@ -72,8 +72,8 @@ func (reconciler *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod)
 	return fitting, err
 }
 
-func unplaced(seen *diagnosis.Observed) (pods []*corev1.Pod) {
-	for _, role := range [][]*corev1.Pod{seen.Workers, seen.Launchers} {
+func unscheduled(observed *diagnosis.Observed) (pods []*corev1.Pod) {
+	for _, role := range [][]*corev1.Pod{observed.Workers, observed.Launchers} {
 		for _, pod := range role {
 			if pod.Spec.NodeName == "" {
 				pods = append(pods, pod)
@@ -83,32 +83,32 @@ func unplaced(seen *diagnosis.Observed) (pods []*corev1.Pod) {
 	return pods
 }
 
-// largest is a worker where one waits: it asks for more than the launcher.
+// largest is a worker if one waits: it requests more than the launcher.
 func largest(pods []*corev1.Pod) *corev1.Pod { return pods[0] }
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
-// isScalingUp tells whether the cluster's autoscaler makes nodes for the pods.
-func (reconciler *Reconciler) isScalingUp(ctx context.Context, made *job.Job, pods []*corev1.Pod) (bool, error) {
+// isScalingUp reports whether the cluster autoscaler adds nodes for the pods.
+func (r *Reconciler) isScalingUp(ctx context.Context, j *job.Job, pods []*corev1.Pod) (bool, error) {
 	waiting := map[string]bool{}
 	for _, pod := range pods {
 		waiting[string(pod.UID)] = true
 	}
 	found := false
-	err := pages(ctx, reconciler.Live, &corev1.EventList{}, func(list client.ObjectList) {
+	err := pages(ctx, r.Live, &corev1.EventList{}, func(list client.ObjectList) {
 		for _, event := range list.(*corev1.EventList).Items {
 			found = found || waiting[string(event.InvolvedObject.UID)]
 		}
-	}, client.InNamespace(made.Namespace), client.MatchingFields{"reason": "TriggeredScaleUp", "involvedObject.kind": "Pod"})
+	}, client.InNamespace(j.Namespace), client.MatchingFields{"reason": "TriggeredScaleUp", "involvedObject.kind": "Pod"})
 	return found, err
 }
 
-// usedOn is what the pods on a node request. The API server has them indexed by node in
-// its watch cache.
-func (reconciler *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
+// requestsOn sums the resource requests of the pods on a node. The API server has an
+// index by node in its watch cache.
+func (r *Reconciler) requestsOn(ctx context.Context, node string) (corev1.ResourceList, error) {
 	var pods corev1.PodList
-	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := reconciler.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	fromWatchCache := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := r.Live.List(ctx, &pods, fromWatchCache, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("list the pods on node %s: %w", node, err)
 	}
 	used := map[string]corev1.ResourceList{}

@@ -26,7 +26,7 @@ func TestCountNodes(t *testing.T) {
 		want  diagnosis.NodeCount
 	}{
 		"few nodes":  {nodes: 3, want: diagnosis.NodeCount{Fitting: 3, Asked: 3, Free: 2}},
-		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Asked: mostNodesAsked, Free: mostNodesAsked - 1}},
+		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Asked: maxNodesCounted, Free: maxNodesCounted - 1}},
 		"no node":    {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,11 +49,11 @@ func TestCountNodes(t *testing.T) {
 					return reader.List(ctx, list, options...)
 				}}).Build()
 			reconciler := &Reconciler{Live: live}
-			seen := &diagnosis.Observed{ScaleUp: true, Workers: []*corev1.Pod{taking("waits", "", "4")}}
-			if err := reconciler.countNodes(t.Context(), &job.Job{Namespace: "team"}, seen); err != nil {
+			observed := &diagnosis.Observed{ScaleUp: true, Workers: []*corev1.Pod{taking("waits", "", "4")}}
+			if err := reconciler.countNodes(t.Context(), &job.Job{Namespace: "team"}, observed); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&test.want, seen.FreeNodes); diff != "" {
+			if diff := cmp.Diff(&test.want, observed.FreeNodes); diff != "" {
 				t.Error(diff)
 			}
 			if lists != test.want.Asked {

@@ -18,42 +18,41 @@ import (
 // +kubebuilder:rbac:groups=scheduling.x-k8s.io,resources=podgroups,verbs=patch
 
 const (
-	// nudgePeriod is how often a scheduler that forgets a gang is reminded of it.
+	// nudgePeriod is how often the PodGroup of a waiting gang is checked.
 	nudgePeriod = 15 * time.Second
-	// nudgedAnnotation is when that was done last.
+	// nudgedAnnotation is the time of the last change that makes the scheduler try again.
 	nudgedAnnotation = "training.kubeflow.org/asked-again-at"
 )
 
-// nudge looks after a gang that waits. scheduler-plugins looks again at one that it
-// has turned down when its PodGroup changes, and otherwise only after about five
-// minutes, whatever room there is meanwhile. A PodGroup that is gone, because a job
-// was suspended and resumed within a moment or because somebody deleted it, is made
-// anew: pods wait for it for ever.
-func (reconciler *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
-	made, in := scope.job, scope.in
-	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.seen.Workload.Exists
-	if !waits || in.Gang == nil || in.Gang.Group(made, nil) == nil {
+// nudge keeps a waiting gang schedulable. scheduler-plugins retries a rejected gang when
+// its PodGroup changes, and otherwise only after about five minutes, even if capacity is
+// free before. A missing PodGroup is created again, because its pods would wait forever:
+// a user may have deleted it, or the job was suspended and resumed at once.
+func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	j, env := scope.job, scope.env
+	isWaiting := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.observed.Workload.Exists
+	if !isWaiting || env.Gang == nil || env.Gang.Group(j, nil) == nil {
 		return nil
 	}
 	if verdict.NextCheck == 0 || verdict.NextCheck > nudgePeriod {
 		verdict.NextCheck = nudgePeriod
 	}
-	now := reconciler.Clock.Now()
-	if !reconciler.submitted.isDue(made.UID, now, nudgePeriod) {
+	now := r.Clock.Now()
+	if !r.memory.nudges.isDue(j.UID, now, nudgePeriod) {
 		return nil
 	}
-	group := in.Gang.Group(made, plan.Selector(made))
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
+	group := env.Gang.Group(j, plan.Selector(j))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
 	switch {
 	case apierrors.IsNotFound(err):
-		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(made)})
-		err = client.IgnoreAlreadyExists(reconciler.Create(ctx, group))
-	case err == nil && in.Gang.Name() == job.Coscheduling:
+		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(j)})
+		err = client.IgnoreAlreadyExists(r.Create(ctx, group))
+	case err == nil && env.Gang.Name() == job.Coscheduling:
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nudgedAnnotation, now.UTC().Format(time.RFC3339))
-		err = client.IgnoreNotFound(reconciler.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
+		err = client.IgnoreNotFound(r.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	if err != nil {
-		return fmt.Errorf("remind the scheduler of PodGroup %s/%s: %w", made.Namespace, made.Name, err)
+		return fmt.Errorf("update PodGroup %s/%s of a waiting gang: %w", j.Namespace, j.Name, err)
 	}
 	return nil
 }

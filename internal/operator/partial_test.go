@@ -20,16 +20,16 @@ func largeMPIJob() *v2beta1.MPIJob {
 	return job
 }
 
-// TestPartialJobsAreRefused: without its spec a job has no workers, and would be run so.
+// A job without its spec would run without workers.
 func TestPartialJobsAreRefused(t *testing.T) {
 	lab := newLab(t)
 	kept, _ := partial.Keep(largeMPIJob())
-	if _, err := lab.mpi.look(t.Context(), kept); err == nil || lab.created > 0 {
+	if _, err := lab.mpi.reconcileObject(t.Context(), kept); err == nil || lab.created > 0 {
 		t.Errorf("%d objects were created: %v", lab.created, err)
 	}
 }
 
-// TestPartialJobsAreReadFromTheAPIServer, also when the job does not exist there any more.
+// This includes jobs that do not exist there any more.
 func TestPartialJobsAreReadFromTheAPIServer(t *testing.T) {
 	job := largeMPIJob()
 	kept, _ := partial.Keep(job.DeepCopy())

@@ -28,33 +28,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
 )
 
-// randomPathKey of the webhook's Secret is the random end of the webhooks' paths. All
+// randomPathKey is the key of the random path suffix in the webhook's Secret. All
 // replicas share it.
 const randomPathKey = "path"
 
-// randomPath is the end of every webhook's path where no client certificate shows that
-// the API server calls. Pods do not know it: it is in the webhook configurations, and
-// in the Secret. It is not in front of the path, because metrics have the part that is
-// registered.
+// randomPath is a secret suffix of every webhook path, for clusters whose API server has
+// no client certificate. Pods cannot read it: it is in the webhook configurations and in
+// the Secret. It is a suffix, because metrics have the registered prefix as a label.
 type randomPath struct {
 	mutex             sync.RWMutex
 	current, previous string
 }
 
-// set replaces the path. The previous one is still accepted, because the API server
-// learns of the new one a moment later.
-func (random *randomPath) set(value string) {
-	random.mutex.Lock()
-	defer random.mutex.Unlock()
-	if value != random.current {
-		random.current, random.previous = value, random.current
+// set replaces the suffix. The previous one is still accepted, because the API server
+// uses the new one a little later.
+func (rp *randomPath) set(value string) {
+	rp.mutex.Lock()
+	defer rp.mutex.Unlock()
+	if value != rp.current {
+		rp.current, rp.previous = value, rp.current
 	}
 }
 
-func (random *randomPath) accepts(value string) bool {
-	random.mutex.RLock()
-	defer random.mutex.RUnlock()
-	for _, known := range []string{random.current, random.previous} {
+func (rp *randomPath) accepts(value string) bool {
+	rp.mutex.RLock()
+	defer rp.mutex.RUnlock()
+	for _, known := range []string{rp.current, rp.previous} {
 		if known != "" && subtle.ConstantTimeCompare([]byte(known), []byte(value)) == 1 {
 			return true
 		}
@@ -62,13 +61,13 @@ func (random *randomPath) accepts(value string) bool {
 	return false
 }
 
-// guard serves the handlers below their paths, for callers who know the random end.
-func (random *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
+// guard serves the handlers to clients that know the suffix.
+func (rp *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
 	guarded := make(map[string]http.Handler, len(handlers))
 	for path, next := range handlers {
 		folder := path + "/"
 		guarded[folder] = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-			if !random.accepts(strings.TrimPrefix(request.URL.Path, folder)) {
+			if !rp.accepts(strings.TrimPrefix(request.URL.Path, folder)) {
 				http.NotFound(writer, request)
 				return
 			}
@@ -78,23 +77,22 @@ func (random *randomPath) guard(handlers map[string]http.Handler) map[string]htt
 	return guarded
 }
 
-// pathWriter writes the paths into both webhook configurations. They are not in the
-// manifests, like the authority of the certificate: whoever applies those again does
-// not take them away.
+// pathWriter writes the paths into both webhook configurations. Like the CA, they are not
+// in the manifests, so that applying the manifests again does not remove them.
 type pathWriter struct {
 	api           liveAPI
 	configuration string
-	// random is nil where a client certificate shows who calls.
+	// random is nil if client certificates are verified.
 	random *randomPath
 	secret types.NamespacedName
-	// written is closed once the paths are there for the first time.
+	// written is closed once the paths are written for the first time.
 	written chan struct{}
 	first   sync.Once
 }
 
-// writePaths starts to write the paths, and keeps them written. secrets has the
-// webhook's Secret; nil if the operator does not manage it, and then there is no random
-// path.
+// writePaths starts a controller that keeps the paths written. secrets has the webhook's
+// Secret; it is nil if the operator does not manage the Secret, and then there is no
+// random suffix.
 func writePaths(manager ctrl.Manager, settings config.Webhook, namespace string, secrets cache.Cache) (*pathWriter, error) {
 	writer := &pathWriter{
 		api:           liveAPI{manager.GetAPIReader(), manager.GetClient()},
@@ -139,29 +137,29 @@ func enqueueOne[T client.Object](name string) handler.TypedEventHandler[T, recon
 	})
 }
 
-// Reconcile makes the paths right. Replicas do so side by side, and write the same.
-func (writer *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	end, isKnown, err := writer.end(ctx)
+// Reconcile writes the paths. All replicas do so, and write the same.
+func (pw *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	end, isKnown, err := pw.end(ctx)
 	if err == nil && isKnown {
-		err = writer.write(ctx, end)
+		err = pw.write(ctx, end)
 	}
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	if err == nil && isKnown {
-		writer.first.Do(func() { close(writer.written) })
+		pw.first.Do(func() { close(pw.written) })
 	}
 	return reconcile.Result{}, err
 }
 
-// end is what paths end with. It is not known before the Secret has a certificate:
-// until then the Secret is written by others.
-func (writer *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
-	if writer.random == nil {
+// end returns the suffix of the paths. It is not known before the Secret has a
+// certificate, because the certificate's writer would overwrite it.
+func (pw *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
+	if pw.random == nil {
 		return "", true, nil
 	}
 	var secret corev1.Secret
-	if err := writer.api.Get(ctx, writer.secret, &secret); err != nil {
+	if err := pw.api.Get(ctx, pw.secret, &secret); err != nil {
 		return "", false, client.IgnoreNotFound(err)
 	}
 	if len(secret.Data[corev1.TLSCertKey]) == 0 {
@@ -169,26 +167,26 @@ func (writer *pathWriter) end(ctx context.Context) (end string, isKnown bool, er
 	}
 	if len(secret.Data[randomPathKey]) == 0 {
 		secret.Data[randomPathKey] = []byte(newRandomPath())
-		if err := writer.api.Update(ctx, &secret); err != nil {
+		if err := pw.api.Update(ctx, &secret); err != nil {
 			return "", false, err
 		}
 	}
 	random := string(secret.Data[randomPathKey])
-	writer.random.set(random)
+	pw.random.set(random)
 	return "/" + random, true, nil
 }
 
 // newRandomPath has only characters that the API server allows in a path.
 func newRandomPath() string {
 	bytes := make([]byte, 16)
-	_, _ = rand.Read(bytes) // It never fails.
+	_, _ = rand.Read(bytes) // never fails
 	return hex.EncodeToString(bytes)
 }
 
-func (writer *pathWriter) write(ctx context.Context, end string) error {
+func (pw *pathWriter) write(ctx context.Context, end string) error {
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	if err := writer.update(ctx, &validating, func() (isChanged bool) {
+	if err := pw.update(ctx, &validating, func() (isChanged bool) {
 		for i := range validating.Webhooks {
 			isChanged = setPath(validating.Webhooks[i].Name, &validating.Webhooks[i].ClientConfig, end) || isChanged
 		}
@@ -196,7 +194,7 @@ func (writer *pathWriter) write(ctx context.Context, end string) error {
 	}); err != nil {
 		return err
 	}
-	return writer.update(ctx, &mutating, func() (isChanged bool) {
+	return pw.update(ctx, &mutating, func() (isChanged bool) {
 		for i := range mutating.Webhooks {
 			isChanged = setPath(mutating.Webhooks[i].Name, &mutating.Webhooks[i].ClientConfig, end) || isChanged
 		}
@@ -204,18 +202,18 @@ func (writer *pathWriter) write(ctx context.Context, end string) error {
 	})
 }
 
-// update reads a configuration and writes it back if it was changed. One that does not
-// exist yet is left to the event of its creation.
-func (writer *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
-	err := writer.api.Get(ctx, client.ObjectKey{Name: writer.configuration}, configuration)
+// update reads a configuration and writes it back if change returns true. A missing
+// configuration is ignored: its creation causes an event.
+func (pw *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
+	err := pw.api.Get(ctx, client.ObjectKey{Name: pw.configuration}, configuration)
 	if err != nil || !change() {
 		return client.IgnoreNotFound(err)
 	}
-	return writer.api.Update(ctx, configuration)
+	return pw.api.Update(ctx, configuration)
 }
 
-// setPath makes the API server call a webhook at its path, and tells whether that is
-// new. A webhook that is not ours stays as it is.
+// setPath sets the path of a webhook, and reports whether that changes it. Webhooks of
+// others are left alone.
 func setPath(webhook string, to *admissionregistrationv1.WebhookClientConfig, end string) bool {
 	path, found := admission.PathOf(webhook)
 	path += end

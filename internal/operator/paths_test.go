@@ -8,7 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-func TestRandomPathIsAsked(t *testing.T) {
+func TestRandomPathIsRequired(t *testing.T) {
 	random := &randomPath{}
 	reached := http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { writer.WriteHeader(http.StatusNoContent) })
 	guarded := random.guard(map[string]http.Handler{"/validate/mpijob": reached})["/validate/mpijob/"]
@@ -54,11 +54,11 @@ func TestSetPath(t *testing.T) {
 	}{
 		"a Service without a path":     {name, service(nil), "", "/validate/mpijob", true},
 		"a Service with its path":      {name, service(new("/validate/mpijob")), "", "/validate/mpijob", false},
-		"a random end":                 {name, service(new("/validate/mpijob")), "/abc", "/validate/mpijob/abc", true},
-		"no random end any more":       {name, service(new("/validate/mpijob/abc")), "", "/validate/mpijob", true},
+		"a random suffix":              {name, service(new("/validate/mpijob")), "/abc", "/validate/mpijob/abc", true},
+		"no random suffix any more":    {name, service(new("/validate/mpijob/abc")), "", "/validate/mpijob", true},
 		"an address":                   {name, address("https://localhost:9443"), "/abc", "https://localhost:9443/validate/mpijob/abc", true},
 		"an address with its path":     {name, address("https://localhost:9443/validate/mpijob"), "", "https://localhost:9443/validate/mpijob", false},
-		"a webhook that is not ours":   {"other.example", service(new("/other")), "/abc", "/other", false},
+		"a webhook of others":          {"other.example", service(new("/other")), "/abc", "/other", false},
 		"an address that is not one":   {name, address("://"), "", "://", false},
 		"a webhook that changes a job": {"job-creator.kubeflow.org", service(nil), "/abc", "/mutate/creator/abc", true},
 	} {

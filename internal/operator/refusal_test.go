@@ -1,8 +1,12 @@
 package operator
 
-import "testing"
+import (
+	"testing"
 
-// refusals are what Kubernetes says when it does not take an object.
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
+)
+
+// refusals are messages of the API server about objects that it rejects.
 var refusals = map[string]struct {
 	message string
 	quota   string
@@ -61,13 +65,13 @@ var refusals = map[string]struct {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range refusals {
-		if quota, isQuota := quotaOf(test.message); quota != test.quota || isQuota != test.isQuota {
-			t.Errorf("%s: quota %q, %t", name, quota, isQuota)
+		if exceeded, isQuota := quota.ParseExceeded(test.message); exceeded != test.quota || isQuota != test.isQuota {
+			t.Errorf("%s: quota %q, %t", name, exceeded, isQuota)
 		}
-		if reason, passes := passesByItself(test.message); reason != test.passes || passes != (test.passes != "") {
+		if reason, passes := isTemporary(test.message); reason != test.passes || passes != (test.passes != "") {
 			t.Errorf("%s: passes by itself for %q, %t", name, reason, passes)
 		}
-		if lacks := lacksRight(test.message); lacks != test.lacks {
+		if lacks := lacksPermission(test.message); lacks != test.lacks {
 			t.Errorf("%s: the operator lacks a permission: %t", name, lacks)
 		}
 	}

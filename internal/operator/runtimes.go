@@ -12,72 +12,72 @@ import (
 )
 
 const (
-	// maxRuntimeMemory bounds the runtimes that are kept decoded, in bytes of their JSON.
-	maxRuntimeMemory = 32 << 20
-	// maxRuntimeReads bounds how many runtimes are known to have been read lately.
+	// maxRuntimeCache limits the decoded runtimes in memory, in bytes of their JSON.
+	maxRuntimeCache = 32 << 20
+	// maxRuntimeReads limits how many recent reads of runtimes are remembered.
 	maxRuntimeReads = 256
 )
 
-// runtimeMemory has the runtimes that were used last, decoded, by their digest.
-type runtimeMemory struct {
+// runtimeCache is an LRU cache of decoded runtimes by their digest.
+type runtimeCache struct {
 	mutex   sync.Mutex
 	entries map[string]*list.Element
-	// order is by use, the last one in front.
+	// order has the most recently used entry in front.
 	order     *list.List
 	size, max int
 }
 
-type remembered struct {
+type cachedRuntime struct {
 	runtime *sharedRuntime
 	size    int
 }
 
-func newRuntimeMemory(max int) *runtimeMemory {
-	return &runtimeMemory{entries: map[string]*list.Element{}, order: list.New(), max: max}
+func newRuntimeCache(max int) *runtimeCache {
+	return &runtimeCache{entries: map[string]*list.Element{}, order: list.New(), max: max}
 }
 
-func (memory *runtimeMemory) get(digest string) *sharedRuntime {
-	memory.mutex.Lock()
-	defer memory.mutex.Unlock()
-	found := memory.entries[digest]
+func (rc *runtimeCache) get(digest string) *sharedRuntime {
+	rc.mutex.Lock()
+	defer rc.mutex.Unlock()
+	found := rc.entries[digest]
 	if found == nil {
 		return nil
 	}
-	memory.order.MoveToFront(found)
-	return found.Value.(*remembered).runtime
+	rc.order.MoveToFront(found)
+	return found.Value.(*cachedRuntime).runtime
 }
 
-// put remembers a runtime, and returns the one that all share.
-func (memory *runtimeMemory) put(runtime *sharedRuntime, size int) *sharedRuntime {
-	memory.mutex.Lock()
-	defer memory.mutex.Unlock()
-	if found := memory.entries[runtime.digest]; found != nil {
-		memory.order.MoveToFront(found)
-		return found.Value.(*remembered).runtime
+// put adds a runtime, and returns the instance that all jobs share.
+func (rc *runtimeCache) put(runtime *sharedRuntime, size int) *sharedRuntime {
+	rc.mutex.Lock()
+	defer rc.mutex.Unlock()
+	if found := rc.entries[runtime.digest]; found != nil {
+		rc.order.MoveToFront(found)
+		return found.Value.(*cachedRuntime).runtime
 	}
-	memory.entries[runtime.digest] = memory.order.PushFront(&remembered{runtime, size})
-	memory.size += size
-	for memory.size > memory.max && memory.order.Len() > 1 {
-		oldest := memory.order.Remove(memory.order.Back()).(*remembered)
-		delete(memory.entries, oldest.runtime.digest)
-		memory.size -= oldest.size
+	rc.entries[runtime.digest] = rc.order.PushFront(&cachedRuntime{runtime, size})
+	rc.size += size
+	for rc.size > rc.max && rc.order.Len() > 1 {
+		oldest := rc.order.Remove(rc.order.Back()).(*cachedRuntime)
+		delete(rc.entries, oldest.runtime.digest)
+		rc.size -= oldest.size
 	}
 	return runtime
 }
 
 // runtimeReads lets jobs share a read of their runtime. A job must get a runtime that is
-// at least as new as the job itself. What was read after the operator had seen the job is
-// new enough, for the job was created before that: so all jobs that wait in the queue
-// share one read, and a job that comes later causes another.
+// at least as new as the job itself. A read that began after the operator first saw the
+// job is new enough. All jobs that wait in the queue therefore share one read, and a
+// later job causes another.
 type runtimeReads struct {
 	mutex sync.Mutex
-	// moment counts what was seen and read, in order.
-	moment int64
-	seen   map[types.UID]int64
-	last   map[runtimeKey]*runtimeRead
+	// sequence orders first sights of jobs and reads of runtimes.
+	sequence  int64
+	firstSeen map[types.UID]int64
+	last      map[runtimeKey]*runtimeRead
 }
 
-// runtimeKey names a runtime as it is used in a namespace.
+// runtimeKey identifies a runtime from the point of view of a namespace.
 type runtimeKey struct {
 	namespace string
 	reference v2alpha1.RuntimeRef
@@ -92,29 +92,30 @@ type runtimeRead struct {
 }
 
 func newRuntimeReads() *runtimeReads {
-	return &runtimeReads{seen: map[types.UID]int64{}, last: map[runtimeKey]*runtimeRead{}}
+	return &runtimeReads{firstSeen: map[types.UID]int64{}, last: map[runtimeKey]*runtimeRead{}}
 }
 
-// see notes that a job exists.
-func (reads *runtimeReads) see(uid types.UID) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	if _, known := reads.seen[uid]; !known {
-		reads.moment++
-		reads.seen[uid] = reads.moment
+// addJob records that a job exists.
+func (rr *runtimeReads) addJob(uid types.UID) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	if _, known := rr.firstSeen[uid]; !known {
+		rr.sequence++
+		rr.firstSeen[uid] = rr.sequence
 	}
 }
 
-func (reads *runtimeReads) forget(uid types.UID) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	delete(reads.seen, uid)
+func (rr *runtimeReads) forget(uid types.UID) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	delete(rr.firstSeen, uid)
 }
 
-// newest is what a read brings that is new enough for a job; read makes another one.
-func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
+// newest returns the result of a read that is new enough for a job. It calls read if
+// there is none.
+func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
 	key := runtimeKey{trainJob.Namespace, trainJob.Spec.RuntimeRef}
-	found, isNew := reads.forJob(key, trainJob.UID)
+	found, isNew := rr.forJob(key, trainJob.UID)
 	if !isNew {
 		select {
 		case <-found.done:
@@ -123,10 +124,10 @@ func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJ
 			return nil, nil, ctx.Err()
 		}
 	}
-	found.err = context.Canceled // unless the read comes to its end
+	found.err = context.Canceled // for the case that read panics
 	defer func() {
 		if found.obstacle != nil || found.err != nil {
-			reads.drop(key, found)
+			rr.drop(key, found)
 		}
 		close(found.done)
 	}()
@@ -134,27 +135,27 @@ func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJ
 	return found.runtime, found.obstacle, found.err
 }
 
-// forJob is a read that is new enough for a job, and whether it has yet to be done.
-func (reads *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	seen, known := reads.seen[uid]
-	if found = reads.last[key]; found != nil && known && found.began > seen {
+// forJob returns a read that is new enough for a job, and whether the caller must do it.
+func (rr *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	seen, known := rr.firstSeen[uid]
+	if found = rr.last[key]; found != nil && known && found.began > seen {
 		return found, false
 	}
-	if len(reads.last) >= maxRuntimeReads {
-		clear(reads.last)
+	if len(rr.last) >= maxRuntimeReads {
+		clear(rr.last)
 	}
-	reads.moment++
-	found = &runtimeRead{began: reads.moment, done: make(chan struct{})}
-	reads.last[key] = found
+	rr.sequence++
+	found = &runtimeRead{began: rr.sequence, done: make(chan struct{})}
+	rr.last[key] = found
 	return found, true
 }
 
-func (reads *runtimeReads) drop(key runtimeKey, failed *runtimeRead) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	if reads.last[key] == failed {
-		delete(reads.last, key)
+func (rr *runtimeReads) drop(key runtimeKey, failed *runtimeRead) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	if rr.last[key] == failed {
+		delete(rr.last, key)
 	}
 }

@@ -51,7 +51,7 @@ type serverCertificate struct {
 	names                        []string
 }
 
-// manageServerCertificate makes the replica that leads issue the server's certificate.
+// manageServerCertificate makes the leader issue the server's certificate.
 func manageServerCertificate(manager ctrl.Manager, settings *config.Config, namespace string) error {
 	domain, err := findClusterDomain(settings)
 	if err != nil {
@@ -71,8 +71,8 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 	if err != nil {
 		return err
 	}
-	// Not only where it leads: whoever takes over knows the objects already.
-	if err := manager.Add(everywhere{objects}); err != nil {
+	// On all replicas, so that a new leader has the objects already.
+	if err := manager.Add(onAllReplicas{objects}); err != nil {
 		return err
 	}
 	issued := &serverCertificate{
@@ -84,28 +84,28 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 
 // watch reconciles when one of the three objects changes. Every request is for the
 // Secret of the server, whatever has changed.
-func (server *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) error {
-	made, err := controller.New("server-certificate", manager, controller.Options{Reconciler: server})
+func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) error {
+	watcher, err := controller.New("server-certificate", manager, controller.Options{Reconciler: sc})
 	if err != nil {
 		return err
 	}
 	request := func(object client.Object) []reconcile.Request {
 		switch client.ObjectKeyFromObject(object) {
-		case server.authority, server.secret, server.published:
-			return []reconcile.Request{{NamespacedName: server.secret}}
+		case sc.authority, sc.secret, sc.published:
+			return []reconcile.Request{{NamespacedName: sc.secret}}
 		}
 		return nil
 	}
-	if err := made.Watch(source.Kind(objects, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
+	if err := watcher.Watch(source.Kind(objects, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, secret *corev1.Secret) []reconcile.Request { return request(secret) }))); err != nil {
 		return err
 	}
-	return made.Watch(source.Kind(objects, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(
+	return watcher.Watch(source.Kind(objects, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, published *corev1.ConfigMap) []reconcile.Request { return request(published) })))
 }
 
-// serverNames are the names in the server's certificate: those of its Service, the one
-// that it has behind kubectl port-forward, and what the administrator adds.
+// serverNames are the names in the server's certificate: those of its Service, localhost
+// for kubectl port-forward, and the names that the administrator adds.
 func serverNames(settings config.Server, namespace, domain string) []string {
 	service := settings.ServiceName
 	return append([]string{
@@ -114,33 +114,34 @@ func serverNames(settings config.Server, namespace, domain string) []string {
 }
 
 // Reconcile issues the certificate if it is missing, due, or does not fit the settings.
-func (server *serverCertificate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	authority, err := server.readAuthority(ctx)
+func (sc *serverCertificate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	authority, err := sc.readAuthority(ctx)
 	if err != nil || authority == nil {
 		return reconcile.Result{}, err
 	}
 	var secret corev1.Secret
-	if err := client.IgnoreNotFound(server.reader.Get(ctx, server.secret, &secret)); err != nil {
+	if err := client.IgnoreNotFound(sc.reader.Get(ctx, sc.secret, &secret)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if !isIssued(&secret) {
-		return reconcile.Result{}, server.publish(ctx, givenAuthority(&secret, authority))
+		return reconcile.Result{}, sc.publish(ctx, givenAuthority(&secret, authority))
 	}
-	due := authority.RenewalTime(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], server.names)
-	if now := server.clock.Now(); now.Before(due) {
-		return reconcile.Result{RequeueAfter: due.Sub(now)}, server.publish(ctx, authority.PEM)
+	due := authority.RenewalTime(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], sc.names)
+	if now := sc.clock.Now(); now.Before(due) {
+		return reconcile.Result{RequeueAfter: due.Sub(now)}, sc.publish(ctx, authority.PEM)
 	}
-	if err := server.issue(ctx, authority, &secret); err != nil {
+	if err := sc.issue(ctx, authority, &secret); err != nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
 	// The Secret's own event continues from here.
-	return reconcile.Result{RequeueAfter: time.Minute}, server.publish(ctx, authority.PEM)
+	return reconcile.Result{RequeueAfter: time.Minute}, sc.publish(ctx, authority.PEM)
 }
 
-// readAuthority is the webhook's CA; nil until it exists, which is another event.
-func (server *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authority, error) {
+// readAuthority reads the webhook's CA. It is nil until the CA exists, which causes
+// another event.
+func (sc *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authority, error) {
 	var secret corev1.Secret
-	if err := server.reader.Get(ctx, server.authority, &secret); err != nil {
+	if err := sc.reader.Get(ctx, sc.authority, &secret); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if len(secret.Data[caCertificateKey]) == 0 {
@@ -148,13 +149,13 @@ func (server *serverCertificate) readAuthority(ctx context.Context) (*issuer.Aut
 	}
 	authority, err := issuer.Parse(secret.Data[caCertificateKey], secret.Data[caPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("use Secret %s: %w", server.authority, err)
+		return nil, fmt.Errorf("read the CA from Secret %s: %w", sc.authority, err)
 	}
 	return authority, nil
 }
 
-// isIssued says whether a Secret may be written: it has no certificate, or one that the
-// operator issued.
+// isIssued reports whether a Secret may be written: it has no certificate, or one that
+// the operator issued.
 func isIssued(secret *corev1.Secret) bool {
 	certificate := secret.Data[corev1.TLSCertKey]
 	return len(certificate) == 0 || secret.Annotations[annotationIssued] == hashOf(certificate)
@@ -165,8 +166,8 @@ func hashOf(certificate []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// givenAuthority is the CA of a certificate that somebody else wrote, where the Secret
-// has it: cert-manager adds it.
+// givenAuthority returns the CA of a certificate that another client wrote, if the Secret
+// has it, as with cert-manager.
 func givenAuthority(secret *corev1.Secret, own *issuer.Authority) []byte {
 	if given := secret.Data[caCertificateKey]; len(given) > 0 {
 		return given
@@ -174,35 +175,35 @@ func givenAuthority(secret *corev1.Secret, own *issuer.Authority) []byte {
 	return own.PEM
 }
 
-func (server *serverCertificate) issue(ctx context.Context, authority *issuer.Authority, secret *corev1.Secret) error {
-	certificate, key, err := authority.Issue(server.names, server.clock.Now())
+func (sc *serverCertificate) issue(ctx context.Context, authority *issuer.Authority, secret *corev1.Secret) error {
+	certificate, key, err := authority.Issue(sc.names, sc.clock.Now())
 	if err != nil {
 		return err
 	}
 	changed := secret.DeepCopy()
-	changed.Namespace, changed.Name = server.secret.Namespace, server.secret.Name
+	changed.Namespace, changed.Name = sc.secret.Namespace, sc.secret.Name
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotationIssued, hashOf(certificate))
 	changed.Data = map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key, caCertificateKey: authority.PEM}
 	if secret.ResourceVersion == "" {
 		changed.Type = corev1.SecretTypeTLS
-		err = server.writer.Create(ctx, changed)
+		err = sc.writer.Create(ctx, changed)
 	} else {
-		err = server.writer.Update(ctx, changed)
+		err = sc.writer.Update(ctx, changed)
 	}
 	if err != nil {
-		return fmt.Errorf("write Secret %s: %w", server.secret, err)
+		return fmt.Errorf("write Secret %s: %w", sc.secret, err)
 	}
-	logf.FromContext(ctx).Info("issued the certificate of the server", "secret", server.secret.String(), "names", server.names)
+	logf.FromContext(ctx).Info("issued the server certificate", "secret", sc.secret.String(), "names", sc.names)
 	return nil
 }
 
 // publish writes the CA's certificate where every user of the cluster may read it.
-func (server *serverCertificate) publish(ctx context.Context, authority []byte) error {
+func (sc *serverCertificate) publish(ctx context.Context, authority []byte) error {
 	var published corev1.ConfigMap
-	err := server.reader.Get(ctx, server.published, &published)
+	err := sc.reader.Get(ctx, sc.published, &published)
 	if apierrors.IsNotFound(err) {
-		return ignoreRace(server.writer.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: server.published.Namespace, Name: server.published.Name},
+		return ignoreRace(sc.writer.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: sc.published.Namespace, Name: sc.published.Name},
 			Data:       map[string]string{caCertificateKey: string(authority)},
 		}))
 	}
@@ -211,11 +212,11 @@ func (server *serverCertificate) publish(ctx context.Context, authority []byte) 
 	}
 	changed := published.DeepCopy()
 	changed.Data = map[string]string{caCertificateKey: string(authority)}
-	return ignoreRace(server.writer.Update(ctx, changed))
+	return ignoreRace(sc.writer.Update(ctx, changed))
 }
 
-// ignoreRace drops the error of a write that came too late: the cache learns of what
-// was faster, and that is another event.
+// ignoreRace drops the error of a write that lost against another client: that client's
+// write causes another event.
 func ignoreRace(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil

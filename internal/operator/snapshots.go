@@ -24,23 +24,23 @@ import (
 
 // snapshots stores the runtimes that TrainJobs were created from. The jobs of a
 // namespace share one ControllerRevision for each content, whose name is derived from
-// the digest of that content. What is read is compared with the digest, so it does not
-// matter who has written it.
+// the digest of that content. The content is compared with the digest on every read, so
+// it does not matter which client wrote it.
 type snapshots struct {
 	client.Client
-	live    client.Reader
-	clock   clock.PassiveClock
-	content *runtimeMemory
-	reads   *runtimeReads
+	live  client.Reader
+	clock clock.PassiveClock
+	cache *runtimeCache
+	reads *runtimeReads
 
 	mutex sync.Mutex
-	// verified are the snapshots whose content this process knows to be right.
+	// verified are the snapshots whose content this process has compared or written.
 	verified map[client.ObjectKey]verification
-	// condemned are those that are about to be deleted, and removed those that were: the
-	// cache may still show them.
-	condemned map[client.ObjectKey]bool
-	removed   map[client.ObjectKey]types.UID
-	// chosen are the digests of jobs whose status does not have it yet.
+	// deleting are the snapshots that are about to be deleted, and removed those that were:
+	// the cache may still show them.
+	deleting map[client.ObjectKey]bool
+	removed  map[client.ObjectKey]types.UID
+	// chosen are the digests of jobs whose status does not have one yet.
 	chosen map[types.UID]string
 }
 
@@ -51,72 +51,72 @@ type verification struct {
 
 func newSnapshots(parts Parts) *snapshots {
 	return &snapshots{
-		Client: parts.Client, live: parts.Live, clock: parts.Clock, content: newRuntimeMemory(maxRuntimeMemory), reads: newRuntimeReads(),
-		verified: map[client.ObjectKey]verification{}, condemned: map[client.ObjectKey]bool{}, removed: map[client.ObjectKey]types.UID{}, chosen: map[types.UID]string{},
+		Client: parts.Client, live: parts.Live, clock: parts.Clock, cache: newRuntimeCache(maxRuntimeCache), reads: newRuntimeReads(),
+		verified: map[client.ObjectKey]verification{}, deleting: map[client.ObjectKey]bool{}, removed: map[client.ObjectKey]types.UID{}, chosen: map[types.UID]string{},
 	}
 }
 
-// sharedRuntime is a runtime and what identifies it. Many jobs share it: it is never
-// changed.
+// sharedRuntime is a runtime and its digest. Many jobs share it: it is never modified.
 type sharedRuntime struct {
 	digest string
 	spec   *v2alpha1.TrainingRuntimeSpec
 }
 
-// of is the runtime that a job runs with: the one with the digest that was stored, or
-// else the present one. An obstacle says why there is none.
-func (snapshots *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
+// of returns the runtime of a job: the one with the stored digest, or else the current
+// one. An obstacle says why there is none.
+func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
 	if stored == "" {
-		stored = snapshots.choiceOf(trainJob.UID)
+		stored = s.choiceOf(trainJob.UID)
 	}
 	if stored == "" {
-		return snapshots.choose(ctx, trainJob)
+		return s.choose(ctx, trainJob)
 	}
-	found, obstacle, err := snapshots.read(ctx, trainJob, stored)
+	found, obstacle, err := s.read(ctx, trainJob, stored)
 	if found == nil {
 		return nil, obstacle, err
 	}
-	// What cannot be stored again does not stop a job whose runtime is known: its
-	// namespace may be about to be deleted, or somebody has taken the name.
-	if _, err = snapshots.ensure(ctx, trainJob.Namespace, found); err != nil {
+	// A failure to store it again does not stop the job, since its runtime is known: the
+	// namespace may be terminating, or the name may be taken.
+	if _, err = s.ensure(ctx, trainJob.Namespace, found); err != nil {
 		return nil, nil, err
 	}
 	return found, nil, nil
 }
 
-// choose is for a job that has no digest yet.
-func (snapshots *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
-	found, obstacle, err := snapshots.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
-		found, err := snapshots.current(ctx, trainJob)
+// choose returns the current runtime for a job that has no digest yet.
+func (s *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
+	found, obstacle, err := s.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
+		found, err := s.current(ctx, trainJob)
 		if apierrors.IsNotFound(err) {
 			reference := trainJob.Spec.RuntimeRef
 			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
-				"The %s %s is gone since the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
+				"%s %s was deleted after the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		obstacle, err := snapshots.ensure(ctx, trainJob.Namespace, found)
+		obstacle, err := s.ensure(ctx, trainJob.Namespace, found)
 		return found, obstacle, err
 	})
 	if obstacle != nil || err != nil {
 		return nil, obstacle, err
 	}
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	snapshots.chosen[trainJob.UID] = found.digest
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.chosen[trainJob.UID] = found.digest
 	return found, nil, nil
 }
 
-func (snapshots *snapshots) choiceOf(uid types.UID) string {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	return snapshots.chosen[uid]
+func (s *snapshots) choiceOf(uid types.UID) string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.chosen[uid]
 }
 
-// current is the runtime as it is now, read past the cache: whoever changes a runtime
-// and then creates a job gets the new one. A runtime that is being deleted is absent.
-func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
+// current reads the current runtime from the API server, so that a job that is created
+// after a change of the runtime uses the change. A runtime that is being deleted counts
+// as missing.
+func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
 	var object client.Object
 	var spec *v2alpha1.TrainingRuntimeSpec
 	key := client.ObjectKey{Name: trainJob.Spec.RuntimeRef.Name}
@@ -128,7 +128,7 @@ func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.Trai
 		found := &v2alpha1.ClusterTrainingRuntime{}
 		object, spec = found, &found.Spec
 	}
-	if err := snapshots.live.Get(ctx, key, object); err != nil {
+	if err := s.live.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("read the job's runtime: %w", err)
 	}
 	if object.GetDeletionTimestamp() != nil {
@@ -138,21 +138,21 @@ func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.Trai
 	if err != nil {
 		return nil, err
 	}
-	return snapshots.content.put(&sharedRuntime{digest, spec}, len(content)), nil
+	return s.cache.put(&sharedRuntime{digest, spec}, len(content)), nil
 }
 
-// read is the runtime with a digest: from memory, from its snapshot, or else the
-// present runtime if that has the digest.
-func (snapshots *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
-	if found := snapshots.content.get(digest); found != nil {
+// read returns the runtime with a digest: from memory, from its snapshot, or else the
+// current runtime if that has the digest.
+func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
+	if found := s.cache.get(digest); found != nil {
 		return found, nil, nil
 	}
 	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.SnapshotName(digest)}
-	found, fault, err := snapshots.verify(ctx, key, digest)
+	found, fault, err := s.verify(ctx, key, digest)
 	if found != nil || err != nil {
 		return found, nil, err
 	}
-	current, err := snapshots.current(ctx, trainJob)
+	current, err := s.current(ctx, trainJob)
 	if err == nil && current.digest == digest {
 		return current, nil, nil
 	}
@@ -164,11 +164,11 @@ func (snapshots *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJo
 		key.Name, fault, trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)}, nil
 }
 
-// verify reads a snapshot past the cache, which has no content. The fault says why it
-// is none.
-func (snapshots *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
+// verify reads a snapshot from the API server, because the cache has no content. The
+// fault says what is wrong with it.
+func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
 	revision := &appsv1.ControllerRevision{}
-	err = snapshots.live.Get(ctx, key, revision)
+	err = s.live.Get(ctx, key, revision)
 	if apierrors.IsNotFound(err) {
 		return nil, "It does not exist", nil
 	}
@@ -177,45 +177,45 @@ func (snapshots *snapshots) verify(ctx context.Context, key client.ObjectKey, di
 	}
 	spec, err := job.RuntimeFrom(revision.Data.Raw, digest)
 	if err != nil {
-		return nil, fmt.Sprintf("It is not that runtime: %s", err), nil
+		return nil, fmt.Sprintf("Its content is not that runtime: %s", err), nil
 	}
-	snapshots.noteVerified(key, revision.UID)
-	return snapshots.content.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
+	s.noteVerified(key, revision.UID)
+	return s.cache.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
 }
 
 // ensure creates the snapshot of a runtime unless it exists.
-func (snapshots *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: plan.SnapshotName(wanted.digest)}
-	switch state, err := snapshots.look(ctx, key); {
+	switch state, err := s.look(ctx, key); {
 	case err != nil:
 		return nil, err
 	case state == snapshotIsRight:
 		return nil, nil
 	case state == snapshotIsUnknown:
-		return snapshots.accept(ctx, key, wanted)
+		return s.accept(ctx, key, wanted)
 	}
 	_, content, err := job.RuntimeDigest(wanted.spec)
 	if err != nil {
 		return nil, err
 	}
 	revision := plan.Snapshot(namespace, wanted.digest, content)
-	err = snapshots.Create(ctx, revision)
+	err = s.Create(ctx, revision)
 	switch {
 	case err == nil:
-		snapshots.noteVerified(key, revision.UID)
+		s.noteVerified(key, revision.UID)
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return snapshots.accept(ctx, key, wanted)
-	case apierrors.IsForbidden(err) && !lacksRight(err.Error()):
+		return s.accept(ctx, key, wanted)
+	case apierrors.IsForbidden(err) && !lacksPermission(err.Error()):
 		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
-			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. It is tried again", key.Name, err)}, nil
+			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. The operator retries", key.Name, err)}, nil
 	}
 	return nil, fmt.Errorf("create ControllerRevision %s: %w", key, err)
 }
 
-// accept takes a snapshot that exists if it is right, and leaves it alone if it is not.
-func (snapshots *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
-	found, fault, err := snapshots.verify(ctx, key, wanted.digest)
+// accept verifies a snapshot that exists already. It never overwrites one.
+func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+	found, fault, err := s.verify(ctx, key, wanted.digest)
 	if found != nil || err != nil {
 		return nil, err
 	}
@@ -223,58 +223,58 @@ func (snapshots *snapshots) accept(ctx context.Context, key client.ObjectKey, wa
 		"ControllerRevision %s must store the job's runtime. %s. Delete it if it exists; the operator then creates it again.", key.Name, fault)}, nil
 }
 
-// snapshotState is what is known of a snapshot without a request.
+// snapshotState is what the cache and this process know of a snapshot.
 type snapshotState int
 
 const (
 	snapshotIsMissing snapshotState = iota
 	snapshotIsRight
-	// snapshotIsUnknown: it exists, and nobody has looked at its content.
+	// snapshotIsUnknown means that it exists and its content was not verified yet.
 	snapshotIsUnknown
 )
 
-func (snapshots *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotState, error) {
+func (s *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotState, error) {
 	revision := &appsv1.ControllerRevision{}
-	err := snapshots.Get(ctx, key, revision)
+	err := s.Get(ctx, key, revision)
 	if client.IgnoreNotFound(err) != nil {
-		return snapshotIsMissing, fmt.Errorf("look for ControllerRevision %s: %w", key, err)
+		return snapshotIsMissing, fmt.Errorf("read ControllerRevision %s from the cache: %w", key, err)
 	}
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	if snapshots.condemned[key] {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.deleting[key] {
 		return snapshotIsMissing, apierrors.NewConflict(appsv1.Resource("controllerrevisions"), key.Name, fmt.Errorf("it is being deleted"))
 	}
-	known, isKnown := snapshots.verified[key]
+	known, isKnown := s.verified[key]
 	switch {
 	case err == nil && isKnown && known.uid == revision.UID:
 		return snapshotIsRight, nil
-	case isKnown && snapshots.clock.Since(known.at) < cachePatience:
+	case isKnown && s.clock.Since(known.at) < cachePatience:
 		// The cache does not show it yet.
 		return snapshotIsRight, nil
-	case err == nil && snapshots.removed[key] != revision.UID:
+	case err == nil && s.removed[key] != revision.UID:
 		return snapshotIsUnknown, nil
 	}
 	return snapshotIsMissing, nil
 }
 
-// isUnseen tells whether the cache does not show a job's snapshot yet.
-func (snapshots *snapshots) isUnseen(ctx context.Context, made *job.Job) bool {
-	if snapshots == nil {
+// isUnseen reports whether the cache does not show a job's snapshot yet.
+func (s *snapshots) isUnseen(ctx context.Context, j *job.Job) bool {
+	if s == nil {
 		return false
 	}
-	key := client.ObjectKey{Namespace: made.Namespace, Name: plan.SnapshotName(made.RuntimeDigest)}
-	return apierrors.IsNotFound(snapshots.Get(ctx, key, &appsv1.ControllerRevision{}))
+	key := client.ObjectKey{Namespace: j.Namespace, Name: plan.SnapshotName(j.RuntimeDigest)}
+	return apierrors.IsNotFound(s.Get(ctx, key, &appsv1.ControllerRevision{}))
 }
 
-func (snapshots *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	snapshots.verified[key] = verification{uid, snapshots.clock.Now()}
-	delete(snapshots.removed, key)
+func (s *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.verified[key] = verification{uid, s.clock.Now()}
+	delete(s.removed, key)
 }
 
-// dropContent keeps the content of snapshots out of the cache: it may be 1 MiB, and is
-// read once.
+// dropContent keeps the content of snapshots out of the cache: it may be 1 MiB and is
+// read only once.
 func dropContent(object any) (any, error) {
 	if revision, is := object.(*appsv1.ControllerRevision); is {
 		revision.ManagedFields, revision.Data.Raw = nil, nil

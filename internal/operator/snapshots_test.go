@@ -33,28 +33,28 @@ func newTrainLab(t *testing.T) (*lab, *v2alpha1.ClusterTrainingRuntime) {
 	return lab, runtime
 }
 
-// takeOver is another operator, which knows only what is stored.
-func (lab *lab) takeOver() {
-	lab.t.Helper()
-	lab.train.snapshots = newSnapshots(Parts{Client: lab.api, Live: lab.api, Clock: lab.clock})
-	kind := lab.train.kind.(trainJobs)
-	kind.snapshots = lab.train.snapshots
-	lab.train.kind, lab.train.submitted = kind, recently{}
+// takeOver is a new leader, which only knows what the API server stores.
+func (l *lab) takeOver() {
+	l.t.Helper()
+	l.train.snapshots = newSnapshots(Parts{Client: l.api, Live: l.api, Clock: l.clock})
+	kind := l.train.kind.(trainJobs)
+	kind.snapshots = l.train.snapshots
+	l.train.kind, l.train.memory = kind, memory{}
 }
 
-func (lab *lab) changeRuntime(runtime *v2alpha1.ClusterTrainingRuntime) {
-	lab.t.Helper()
+func (l *lab) changeRuntime(runtime *v2alpha1.ClusterTrainingRuntime) {
+	l.t.Helper()
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Labels = map[string]string{"state": "new"}
-	if err := lab.api.Update(lab.t.Context(), runtime); err != nil {
-		lab.t.Fatal(err)
+	if err := l.api.Update(l.t.Context(), runtime); err != nil {
+		l.t.Fatal(err)
 	}
 }
 
-func (lab *lab) snapshots() (names []string) {
-	lab.t.Helper()
+func (l *lab) snapshots() (names []string) {
+	l.t.Helper()
 	var list appsv1.ControllerRevisionList
-	if err := lab.api.List(lab.t.Context(), &list); err != nil {
-		lab.t.Fatal(err)
+	if err := l.api.List(l.t.Context(), &list); err != nil {
+		l.t.Fatal(err)
 	}
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -62,7 +62,7 @@ func (lab *lab) snapshots() (names []string) {
 	return names
 }
 
-// Nothing is created before the JobSet, which tells what the job was begun with.
+// The JobSet stores the digest of the job's runtime.
 func TestJobSetIsCreatedFirst(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	var tried []string
@@ -73,7 +73,7 @@ func TestJobSetIsCreatedFirst(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
+	if _, err := lab.train.reconcileObject(t.Context(), lab.job()); err == nil {
 		t.Fatal("nothing was refused")
 	}
 	if want := []string{"*v1.ControllerRevision", "*v1alpha2.JobSet"}; !slices.Equal(tried, want) {
@@ -81,9 +81,9 @@ func TestJobSetIsCreatedFirst(t *testing.T) {
 	}
 }
 
-// The first operator stops after it has created the JobSet and before anything else.
-// Meanwhile the runtime changes: the next one goes on with the old one.
-func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
+// The leader stops right after it created the JobSet, and the runtime changes. The next
+// leader uses the old runtime.
+func TestRuntimeOfStartedJob(t *testing.T) {
 	lab, runtime := newTrainLab(t)
 	lab.refuses = func(object client.Object) error {
 		switch object.(type) {
@@ -92,7 +92,7 @@ func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 		}
 		return apierrors.NewInternalError(fmt.Errorf("stopped"))
 	}
-	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
+	if _, err := lab.train.reconcileObject(t.Context(), lab.job()); err == nil {
 		t.Fatal("nothing was refused")
 	}
 	first := &jobset.JobSet{}
@@ -122,16 +122,16 @@ func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 	}
 }
 
-func (lab *lab) job() *v2alpha1.TrainJob {
-	lab.t.Helper()
+func (l *lab) job() *v2alpha1.TrainJob {
+	l.t.Helper()
 	job := &v2alpha1.TrainJob{}
-	lab.get(job, "train")
+	l.get(job, "train")
 	return job
 }
 
-// A JobSet that the cache does not show yet decides all the same: nothing is created
-// beside it, and no status says otherwise.
-func TestRuntimeOfAJobSetThatTheCacheLacks(t *testing.T) {
+// This holds also if the cache does not show the JobSet yet: no other object and no status
+// is written.
+func TestRuntimeOfUncachedJobSet(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	lab.reconcile(lab.train, 0)
 	model, _, err := lab.train.kind.model(t.Context(), lab.job())
@@ -177,11 +177,11 @@ func TestReadsAreShared(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		reads.see("a")
-		reads.see("b")
+		reads.addJob("a")
+		reads.addJob("b")
 		look("a")
 		look("b")
-		reads.see("late")
+		reads.addJob("late")
 		look("late")
 		look("never seen")
 		close(proceed)
@@ -193,10 +193,9 @@ func TestReadsAreShared(t *testing.T) {
 	})
 }
 
-// What a read could not find is read again.
 func TestFailedReadsAreNotShared(t *testing.T) {
 	reads := newRuntimeReads()
-	reads.see("a")
+	reads.addJob("a")
 	number := 0
 	for range 2 {
 		_, obstacle, _ := reads.newest(t.Context(), &v2alpha1.TrainJob{ObjectMeta: metaOf("a")}, func() (*sharedRuntime, *diagnosis.Answer, error) {
@@ -212,8 +211,8 @@ func TestFailedReadsAreNotShared(t *testing.T) {
 	}
 }
 
-func TestRuntimeMemoryIsBounded(t *testing.T) {
-	memory := newRuntimeMemory(10)
+func TestRuntimeCacheIsBounded(t *testing.T) {
+	memory := newRuntimeCache(10)
 	for _, digest := range []string{"a", "b"} {
 		memory.put(&sharedRuntime{digest: digest}, 4)
 	}
@@ -230,7 +229,6 @@ func TestRuntimeMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Which snapshots are swept.
 func TestSweep(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, tc := range map[string]struct {
@@ -260,7 +258,7 @@ func TestSweep(t *testing.T) {
 			lab := newLab(t, job, snapshot)
 			wait, err := lab.train.snapshots.sweep(t.Context(), client.ObjectKeyFromObject(snapshot))
 			if err != nil || (wait > 0) != tc.isAgain {
-				t.Errorf("it is looked at again after %s (%v)", wait, err)
+				t.Errorf("the next check is after %s (%v)", wait, err)
 			}
 			if got := lab.snapshots(); len(got) != tc.want {
 				t.Errorf("there are %q", got)
@@ -269,21 +267,21 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A job that comes while its snapshot is being deleted waits for the end of that.
+// A new job waits until the deletion of its snapshot has finished.
 func TestChoiceDuringSweep(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	lab.reconcile(lab.train, 0)
 	snapshot := &appsv1.ControllerRevision{}
 	lab.get(snapshot, lab.snapshots()[0])
 	key := client.ObjectKeyFromObject(snapshot)
-	lab.train.snapshots.condemn(key, true)
+	lab.train.snapshots.setDeleting(key, true)
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); !apierrors.IsConflict(err) {
 		t.Errorf("the error is %v", err)
 	}
 	if err := lab.train.snapshots.remove(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
-	lab.train.snapshots.condemn(key, false)
+	lab.train.snapshots.setDeleting(key, false)
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); err != nil {
 		t.Fatal(err)
 	}
@@ -292,26 +290,25 @@ func TestChoiceDuringSweep(t *testing.T) {
 	}
 }
 
-// Whatever is remembered of a job or a snapshot is forgotten with it.
 func TestSnapshotsForget(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	snapshots := lab.train.snapshots
-	snapshots.see(lab.job())
+	snapshots.addJob(lab.job())
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := &appsv1.ControllerRevision{}
 	lab.get(snapshot, lab.snapshots()[0])
-	if len(snapshots.chosen)+len(snapshots.reads.seen)+len(snapshots.verified) != 3 {
-		t.Fatalf("%v %v %v", snapshots.chosen, snapshots.reads.seen, snapshots.verified)
+	if len(snapshots.chosen)+len(snapshots.reads.firstSeen)+len(snapshots.verified) != 3 {
+		t.Fatalf("%v %v %v", snapshots.chosen, snapshots.reads.firstSeen, snapshots.verified)
 	}
 	snapshots.forget(lab.job(), nil)
 	if err := snapshots.remove(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
-	snapshots.lose(snapshot)
-	if len(snapshots.chosen)+len(snapshots.reads.seen)+len(snapshots.verified)+len(snapshots.removed)+len(snapshots.condemned) != 0 {
-		t.Errorf("%v %v %v %v", snapshots.chosen, snapshots.reads.seen, snapshots.verified, snapshots.removed)
+	snapshots.forgetSnapshot(snapshot)
+	if len(snapshots.chosen)+len(snapshots.reads.firstSeen)+len(snapshots.verified)+len(snapshots.removed)+len(snapshots.deleting) != 0 {
+		t.Errorf("%v %v %v %v", snapshots.chosen, snapshots.reads.firstSeen, snapshots.verified, snapshots.removed)
 	}
 }
 
@@ -328,36 +325,36 @@ func metaOf(uid types.UID) metav1.ObjectMeta {
 
 func now() *metav1.Time { return new(metav1.Now()) }
 
-// countingReader counts the requests past the cache.
+// countingReader counts the requests to the API server.
 type countingReader struct {
 	client.Reader
 	number int
 }
 
-func (reader *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	reader.number++
-	return reader.Reader.Get(ctx, key, object, options...)
+func (cr *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	cr.number++
+	return cr.Reader.Get(ctx, key, object, options...)
 }
 
-// Jobs that wait in the queue share one read of the runtime and one snapshot. A job
-// that comes later costs a read.
+// Jobs that wait in the queue share one read of the runtime and one snapshot. A later job
+// causes another read.
 func TestRequestsForRuntimes(t *testing.T) {
 	lab, runtime := newTrainLab(t)
 	live := &countingReader{Reader: lab.api}
 	lab.train.snapshots.live = live
 	model := func(job *v2alpha1.TrainJob) string {
 		t.Helper()
-		made, obstacle, err := lab.train.kind.model(t.Context(), job)
+		j, obstacle, err := lab.train.kind.model(t.Context(), job)
 		if err != nil || obstacle != nil {
 			t.Fatalf("%v %v", obstacle, err)
 		}
-		return made.RuntimeDigest
+		return j.RuntimeDigest
 	}
 	var jobs []*v2alpha1.TrainJob
 	for i := range 10 {
 		job, _ := trainJob(types.UID(fmt.Sprint(i)))
 		job.Name = fmt.Sprint("train-", i)
-		lab.train.snapshots.see(job)
+		lab.train.snapshots.addJob(job)
 		jobs = append(jobs, job)
 	}
 	first := model(jobs[0])
@@ -371,7 +368,7 @@ func TestRequestsForRuntimes(t *testing.T) {
 	}
 	lab.changeRuntime(runtime)
 	late, _ := trainJob("late")
-	lab.train.snapshots.see(late)
+	lab.train.snapshots.addJob(late)
 	if got := model(late); got == first || live.number != 2 || lab.created != 2 {
 		t.Errorf("a later job has %s after %d reads; %d objects were created", got, live.number, lab.created)
 	}

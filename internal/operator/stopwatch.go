@@ -10,8 +10,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 )
 
-// stopwatch holds when this process saw a job reach the steps of its start. The status
-// has whole seconds only, and most starts take less than two.
+// stopwatch holds the times at which this process observed the first steps of a job. The
+// status only has whole seconds, and most starts take less than two.
 type stopwatch struct {
 	submitted, admitted, scheduled time.Time
 }
@@ -19,14 +19,14 @@ type stopwatch struct {
 // toStart is how long it took until all pods were scheduled: since the job was created,
 // and since it was admitted. A process that became leader in between uses the times of
 // the status.
-func (watch stopwatch) toStart(previous diagnosis.Previous, verdict *diagnosis.Verdict) (sinceSubmit, sinceAdmission *time.Duration) {
+func (s stopwatch) toStart(previous diagnosis.Previous, verdict *diagnosis.Verdict) (sinceSubmit, sinceAdmission *time.Duration) {
 	measure := func(from time.Time) *time.Duration {
-		if from.IsZero() || watch.scheduled.IsZero() {
+		if from.IsZero() || s.scheduled.IsZero() {
 			return nil
 		}
-		return new(watch.scheduled.Sub(from))
+		return new(s.scheduled.Sub(from))
 	}
-	sinceSubmit, sinceAdmission = measure(watch.submitted), measure(watch.admitted)
+	sinceSubmit, sinceAdmission = measure(s.submitted), measure(s.admitted)
 	if sinceSubmit == nil {
 		sinceSubmit = between(&previous.Submitted, verdict.StartTime)
 	}
@@ -42,14 +42,14 @@ type stopwatches struct {
 	jobs  map[types.UID]stopwatch
 }
 
-// look records the time of steps that are new.
-func (watches *stopwatches) look(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
+// observe records the times of new steps.
+func (s *stopwatches) observe(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
 	if previous.StartTime != nil || previous.Finished() {
 		return
 	}
-	watches.mutex.Lock()
-	defer watches.mutex.Unlock()
-	watch := watches.jobs[uid]
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	watch := s.jobs[uid]
 	note := func(at *time.Time, isNew bool) {
 		if at.IsZero() && isNew {
 			*at = now
@@ -61,17 +61,17 @@ func (watches *stopwatches) look(uid types.UID, previous diagnosis.Previous, ver
 	if watch == (stopwatch{}) {
 		return
 	}
-	if watches.jobs == nil {
-		watches.jobs = map[types.UID]stopwatch{}
+	if s.jobs == nil {
+		s.jobs = map[types.UID]stopwatch{}
 	}
-	watches.jobs[uid] = watch
+	s.jobs[uid] = watch
 }
 
 // take returns the stopwatch of a job and removes it.
-func (watches *stopwatches) take(uid types.UID) stopwatch {
-	watches.mutex.Lock()
-	defer watches.mutex.Unlock()
-	watch := watches.jobs[uid]
-	delete(watches.jobs, uid)
+func (s *stopwatches) take(uid types.UID) stopwatch {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	watch := s.jobs[uid]
+	delete(s.jobs, uid)
 	return watch
 }

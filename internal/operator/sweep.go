@@ -21,14 +21,14 @@ import (
 const (
 	// usesSnapshot is the index of TrainJobs by the name of their snapshot.
 	usesSnapshot = "status.runtimeDigest"
-	// undecided is its value for jobs that may choose any.
+	// undecided is its value for jobs that may still choose any snapshot.
 	undecided = "undecided"
 	// sweepPause is how long a snapshot is kept while a job is undecided.
 	sweepPause = 30 * time.Second
 )
 
-// snapshotOf is what the index usesSnapshot has for a job. A job that another operator
-// runs has no snapshot, and one that is being deleted chooses none any more.
+// snapshotOf returns the values of the index usesSnapshot for a job. A job of another
+// operator has no snapshot, and a job that is being deleted does not choose one.
 func snapshotOf(object client.Object) []string {
 	trainJob := object.(*v2alpha1.TrainJob)
 	switch {
@@ -40,146 +40,147 @@ func snapshotOf(object client.Object) []string {
 	return []string{undecided}
 }
 
-// sweep deletes a snapshot that no job needs. The result says when to look again.
+// sweep deletes a snapshot that no job needs. It returns when to check again.
 //
 // No job can choose the snapshot meanwhile. A job that has chosen it is in the cache,
-// where it is undecided until its status has the digest. A job that comes now finds the
-// snapshot condemned, and waits.
-func (snapshots *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
+// where it is undecided until its status has the digest. A new job finds the snapshot in
+// deleting, and waits.
+func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	revision := &appsv1.ControllerRevision{}
-	if err := snapshots.Get(ctx, key, revision); err != nil {
+	if err := s.Get(ctx, key, revision); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	if snapshots.wasRemoved(key, revision.UID) {
+	if s.wasRemoved(key, revision.UID) {
 		return 0, nil
 	}
-	snapshots.condemn(key, true)
-	defer snapshots.condemn(key, false)
-	// In this order: a job that decides in between is found by its digest.
-	if jobs, err := snapshots.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
+	s.setDeleting(key, true)
+	defer s.setDeleting(key, false)
+	// The order matters: a job that chooses in between is found by its digest.
+	if jobs, err := s.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
 		return sweepPause, err
 	}
-	if jobs, err := snapshots.users(ctx, key, key.Name); err != nil || len(jobs) > 0 {
+	if jobs, err := s.users(ctx, key, key.Name); err != nil || len(jobs) > 0 {
 		return 0, err
 	}
-	return 0, snapshots.remove(ctx, revision)
+	return 0, s.remove(ctx, revision)
 }
 
-// remove deletes a snapshot, and no other of its name.
-func (snapshots *snapshots) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
-	err := snapshots.Delete(ctx, revision, client.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion})
+// remove deletes a snapshot. Preconditions protect a newer one of the same name.
+func (s *snapshots) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
+	err := s.Delete(ctx, revision, client.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion})
 	if apierrors.IsConflict(err) {
-		// What the cache shows is an older one.
+		// The cache shows an older one.
 		return nil
 	}
-	// An answer may be lost: then it is created again, or found to exist.
+	// The response may be lost: the snapshot is then created again, or found to exist.
 	key := client.ObjectKeyFromObject(revision)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if client.IgnoreNotFound(err) != nil {
-		delete(snapshots.verified, key)
+		delete(s.verified, key)
 		return fmt.Errorf("delete ControllerRevision %s: %w", key, err)
 	}
-	delete(snapshots.verified, key)
-	snapshots.removed[key] = revision.UID
+	delete(s.verified, key)
+	s.removed[key] = revision.UID
 	return nil
 }
 
-func (snapshots *snapshots) wasRemoved(key client.ObjectKey, uid types.UID) bool {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	return snapshots.removed[key] == uid
+func (s *snapshots) wasRemoved(key client.ObjectKey, uid types.UID) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.removed[key] == uid
 }
 
-func (snapshots *snapshots) condemn(key client.ObjectKey, is bool) {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
+func (s *snapshots) setDeleting(key client.ObjectKey, is bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if !is {
-		delete(snapshots.condemned, key)
+		delete(s.deleting, key)
 		return
 	}
-	snapshots.condemned[key] = true
+	s.deleting[key] = true
 }
 
-// see notes a job that has no digest yet. Jobs of other kinds have no runtime.
-func (snapshots *snapshots) see(object client.Object) {
-	if snapshots == nil {
+// addJob records a job that has no digest yet. Jobs of other kinds have no runtime.
+func (s *snapshots) addJob(object client.Object) {
+	if s == nil {
 		return
 	}
 	if trainJob := object.(*v2alpha1.TrainJob); trainJob.Status.RuntimeDigest == "" {
-		snapshots.reads.see(trainJob.UID)
+		s.reads.addJob(trainJob.UID)
 		return
 	}
-	snapshots.decided(object.GetUID())
+	s.forgetChoice(object.GetUID())
 }
 
-// decided forgets the choice of a job whose status has it.
-func (snapshots *snapshots) decided(uid types.UID) {
-	snapshots.reads.forget(uid)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	delete(snapshots.chosen, uid)
+// forgetChoice forgets the chosen digest of a job, once its status has it.
+func (s *snapshots) forgetChoice(uid types.UID) {
+	s.reads.forget(uid)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.chosen, uid)
 }
 
-// forget is for a job that is gone. Its snapshot may be needed by nobody now.
-func (snapshots *snapshots) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	if snapshots == nil {
+// forget drops a deleted job, and enqueues its snapshot: it may not be needed any more.
+func (s *snapshots) forget(deleted client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if s == nil {
 		return
 	}
-	snapshots.decided(gone.GetUID())
-	if digest := gone.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
-		queue.Add(requestOf(gone.GetNamespace(), plan.SnapshotName(digest)))
+	s.forgetChoice(deleted.GetUID())
+	if digest := deleted.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
+		queue.Add(requestOf(deleted.GetNamespace(), plan.SnapshotName(digest)))
 	}
 }
 
-// watch has snapshots looked at that nobody may need.
-func (snapshots *snapshots) watch() handler.EventHandler {
+// watch enqueues new snapshots, which may not be needed, and a job whose snapshot was
+// deleted.
+func (s *snapshots) watch() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, created event.CreateEvent, queue queue) {
 			queue.Add(requestOf(created.Object.GetNamespace(), created.Object.GetName()))
 		},
-		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue queue) {
-			snapshots.lose(gone.Object)
-			// Whoever needs it creates it again.
-			if jobs, err := snapshots.users(ctx, client.ObjectKeyFromObject(gone.Object), gone.Object.GetName()); err == nil && len(jobs) > 0 {
+		DeleteFunc: func(ctx context.Context, deleted event.DeleteEvent, queue queue) {
+			s.forgetSnapshot(deleted.Object)
+			// The reconcile of a job that needs it creates it again.
+			if jobs, err := s.users(ctx, client.ObjectKeyFromObject(deleted.Object), deleted.Object.GetName()); err == nil && len(jobs) > 0 {
 				queue.Add(requestOf(jobs[0].Namespace, jobs[0].Name))
 			}
 		},
 	}
 }
 
-// users are jobs of a snapshot's namespace that an index has under a value: one is
-// enough to know.
-func (snapshots *snapshots) users(ctx context.Context, key client.ObjectKey, value string) ([]v2alpha1.TrainJob, error) {
+// users returns jobs of a snapshot's namespace with a value of the index usesSnapshot.
+// One is enough.
+func (s *snapshots) users(ctx context.Context, key client.ObjectKey, value string) ([]v2alpha1.TrainJob, error) {
 	var jobs v2alpha1.TrainJobList
-	err := snapshots.List(ctx, &jobs, client.InNamespace(key.Namespace), client.MatchingFields{usesSnapshot: value}, client.Limit(1), client.UnsafeDisableDeepCopy)
+	err := s.List(ctx, &jobs, client.InNamespace(key.Namespace), client.MatchingFields{usesSnapshot: value}, client.Limit(1), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the TrainJobs that need ControllerRevision %s: %w", key, err)
 	}
 	return jobs.Items, nil
 }
 
-// lose forgets a snapshot that is gone.
-func (snapshots *snapshots) lose(gone client.Object) {
-	key := client.ObjectKeyFromObject(gone)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	if snapshots.verified[key].uid == gone.GetUID() {
-		delete(snapshots.verified, key)
+// forgetSnapshot drops a deleted snapshot.
+func (s *snapshots) forgetSnapshot(deleted client.Object) {
+	key := client.ObjectKeyFromObject(deleted)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.verified[key].uid == deleted.GetUID() {
+		delete(s.verified, key)
 	}
-	if snapshots.removed[key] == gone.GetUID() {
-		delete(snapshots.removed, key)
+	if s.removed[key] == deleted.GetUID() {
+		delete(s.removed, key)
 	}
 }
 
-// enqueueAll has all snapshots looked at.
-func (snapshots *snapshots) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	if snapshots == nil {
+// enqueueAll enqueues all snapshots.
+func (s *snapshots) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if s == nil {
 		return nil
 	}
 	var all appsv1.ControllerRevisionList
-	if err := snapshots.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the snapshots of runtimes: %w", err)
 	}
 	for i := range all.Items {

@@ -43,20 +43,20 @@ import (
 )
 
 const (
-	// jobSetPeriod is how often a cluster without JobSet is asked for it.
+	// jobSetPeriod is how often a cluster without JobSet is checked for it.
 	jobSetPeriod = 15 * time.Second
-	// settling is how long what happens to workers is collected before a job is
-	// looked at: a hundred of them start within a moment.
-	settling = 100 * time.Millisecond
-	// endsFirst is the priority of jobs one of whose pods has ended; others have 0.
-	endsFirst = 1
-	// longestRetry bounds how long a job that met an error is left alone.
-	longestRetry = 30 * time.Second
+	// workerEventDelay is how long events of workers are collected before a job is
+	// reconciled: a hundred workers may start at once.
+	workerEventDelay = 100 * time.Millisecond
+	// finishedPodPriority is the priority of jobs with a finished pod; others have 0.
+	finishedPodPriority = 1
+	// maxRetryDelay limits the backoff after errors.
+	maxRetryDelay = 30 * time.Second
 )
 
-// CachedKinds are what is kept in memory of what jobs are made of: only what is
-// ours, and of that only what is read. JobSet cannot be among them: not every cluster
-// has it, and a cache with a selector for it would not start there.
+// CachedKinds limits the cache to objects of jobs, and to the fields that are read.
+// JobSet is not among them: in a cluster without it, a cache with a selector for it would
+// not start.
 func CachedKinds() map[client.Object]cache.ByObject {
 	ours, err := labels.Parse(training.LabelJobType)
 	if err != nil {
@@ -67,8 +67,8 @@ func CachedKinds() map[client.Object]cache.ByObject {
 		panic(err) // a constant
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Node{}:               {Transform: keepWhatIsRead},
-		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
+		&corev1.Node{}:               {Transform: trimNode},
+		&corev1.Pod{}:                {Label: ours, Transform: trimPod},
 		&batchv1.Job{}:               {Label: ours, Transform: partial.Transform},
 		&appsv1.ControllerRevision{}: {Label: snapshots, Transform: dropContent},
 		&discoveryv1.EndpointSlice{}: {Label: ours},
@@ -77,8 +77,8 @@ func CachedKinds() map[client.Object]cache.ByObject {
 	}
 }
 
-// keepStatus drops what nobody reads of a pod.
-func keepStatus(object any) (any, error) {
+// trimPod drops the fields of a pod that are not read.
+func trimPod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return object, nil
@@ -109,14 +109,14 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	if err != nil {
 		return err
 	}
-	// Whether the cluster has JobSet must be known before the first job is looked at,
-	// because a job that runs is not one without a JobSet.
-	there, err := servesJobSet(manager.GetRESTMapper())
+	// Whether the cluster has JobSet must be known before the first reconcile: otherwise
+	// a running job would look like one without a JobSet.
+	hasJobSet, err := servesJobSet(manager.GetRESTMapper())
 	if err != nil {
-		return fmt.Errorf("ask the API server for JobSet: %w", err)
+		return fmt.Errorf("check whether the API server serves JobSet: %w", err)
 	}
 	for _, reconciler := range reconcilers {
-		reconciler.cluster.jobSets.Store(there)
+		reconciler.cluster.jobSets.Store(hasJobSet)
 		if err := reconciler.addTo(manager, int(settings.Reconcile.Workers)); err != nil {
 			return fmt.Errorf("set up the reconciler of %s: %w", reconciler.kind.name(), err)
 		}
@@ -124,26 +124,26 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	return forgetNamespaces(manager.GetCache(), reconcilers)
 }
 
-// forgetNamespaces drops the metrics of namespaces that are deleted: series of
-// namespaces that come and go would otherwise pile up.
+// forgetNamespaces drops the metrics of deleted namespaces: otherwise the number of
+// series would grow without limit.
 func forgetNamespaces(informers cache.Cache, reconcilers []*Reconciler) error {
 	namespaces, err := informers.GetInformer(context.Background(), &corev1.Namespace{})
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
 	}
-	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(gone any) {
-		key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(gone)
+	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(deleted any) {
+		key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(deleted)
 		if err != nil {
-			return // neither an object nor a tombstone: client-go hands in nothing else
+			return // client-go only passes objects and tombstones
 		}
 		for _, reconciler := range reconcilers {
-			reconciler.record.metrics.forget(key)
+			reconciler.reporter.metrics.forget(key)
 		}
 	}})
 	return err
 }
 
-// Parts are what reconcilers work with: a manager's, or those of a simulation.
+// Parts are the dependencies of reconcilers: a manager's, or those of a simulation.
 type Parts struct {
 	Client    client.Client
 	Live      client.Reader
@@ -153,13 +153,13 @@ type Parts struct {
 	Audit     *admission.Audit
 	Registry  prometheus.Registerer
 	Settings  *config.Config
-	// HasJobSet: where it is not known yet, it is found out.
+	// HasJobSet is whether the cluster serves JobSet. A manager finds out by itself.
 	HasJobSet bool
 }
 
-// NewReconcilers are those of both kinds.
+// NewReconcilers returns the reconcilers of both kinds.
 func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
-	cluster, err := newSurroundings(parts.Settings, parts.Client, parts.Discovery)
+	cluster, err := newClusterInfo(parts.Settings, parts.Client, parts.Discovery)
 	if err != nil {
 		return nil, err
 	}
@@ -173,69 +173,69 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 	runtimes := newSnapshots(parts)
 	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, runtimes, defaults, cluster}}
 	for i, kind := range kinds {
-		record, err := newRecord(kind, parts.Client, parts.Audit, parts.Registry)
+		reporter, err := newReporter(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {
 			return nil, err
 		}
 		reconcilers = append(reconcilers, &Reconciler{
 			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Patience: patience,
-			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, record: record,
+			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, reporter: reporter,
 			snapshots: []*snapshots{nil, runtimes}[i],
 		})
 	}
 	return reconcilers, nil
 }
 
-// Watched is a kind of objects, and what becomes of what happens to them.
+// Watched is a kind of objects and the handler of their events.
 type Watched struct {
 	Object  client.Object
 	Handler handler.EventHandler
 }
 
-// Watches are what has jobs looked at. The workload comes last: not every cluster has
-// JobSet.
-func (reconciler *Reconciler) Watches() []Watched {
+// Watches are the kinds whose events enqueue jobs. The workload comes last: not every
+// cluster has JobSet.
+func (r *Reconciler) Watches() []Watched {
 	watched := []Watched{
-		{reconciler.kind.empty(), reconciler.jobs()},
-		{&corev1.Pod{}, reconciler.pods()},
-		{&discoveryv1.EndpointSlice{}, reconciler.parts()},
+		{r.kind.empty(), r.jobs()},
+		{&corev1.Pod{}, r.pods()},
+		{&discoveryv1.EndpointSlice{}, r.parts()},
 	}
-	if reconciler.snapshots != nil {
-		watched = append(watched, Watched{&appsv1.ControllerRevision{}, reconciler.snapshots.watch()})
+	if r.snapshots != nil {
+		watched = append(watched, Watched{&appsv1.ControllerRevision{}, r.snapshots.watch()})
 	}
-	if reconciler.kind.hasWorkloads() {
-		watched = append(watched, Watched{reconciler.kind.emptyWorkload(), reconciler.workloads()})
+	if r.kind.hasWorkloads() {
+		watched = append(watched, Watched{r.kind.emptyWorkload(), r.workloads()})
 	}
 	return watched
 }
 
-// addTo has the reconciler called for its jobs and for what belongs to them.
-func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
-	running, err := reconciler.building(manager, workers).Build(reconciler)
-	if err != nil || reconciler.kind.hasWorkloads() {
+// addTo registers the reconciler with a manager.
+func (r *Reconciler) addTo(manager ctrl.Manager, workers int) error {
+	running, err := r.newBuilder(manager, workers).Build(r)
+	if err != nil || r.kind.hasWorkloads() {
 		return err
 	}
-	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
+	return manager.Add(&jobSetWatch{reconciler: r, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
 }
 
-func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
+func (r *Reconciler) newBuilder(manager ctrl.Manager, workers int) *builder.Builder {
 	building := ctrl.NewControllerManagedBy(manager).
-		Named(reconciler.kind.name().Type()).
+		Named(r.kind.name().Type()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             RetryPauses(),
 			NewQueue:                newLeadersQueue(manager.Elected()),
 		}).
-		WatchesRawSource(source.Func(reconciler.lookAtAll(manager.Elected())))
-	for _, watched := range reconciler.Watches() {
+		WatchesRawSource(source.Func(r.enqueueAllWhenLeading(manager.Elected())))
+	for _, watched := range r.Watches() {
 		building = building.Watches(watched.Object, watched.Handler)
 	}
 	return building
 }
 
-// RetryPauses are how long a job that met an error is left alone.
+// RetryPauses is the backoff after errors.
 func RetryPauses() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, maxRetryDelay)
 }
 
 func servesJobSet(mapper meta.RESTMapper) (bool, error) {
@@ -246,73 +246,73 @@ func servesJobSet(mapper meta.RESTMapper) (bool, error) {
 	return err == nil, err
 }
 
-// jobs also forgets what is remembered of a job that is gone, or that the cache
-// shows by now.
-func (reconciler *Reconciler) jobs() handler.EventHandler {
+// jobs enqueues changed jobs. It also drops what the memory holds of deleted jobs, and
+// writes that the cache shows now.
+func (r *Reconciler) jobs() handler.EventHandler {
 	enqueue := &handler.EnqueueRequestForObject{}
-	// A status is our own work: it is no reason to look again.
+	// The operator itself writes the status.
 	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return handler.Funcs{
 		GenericFunc: enqueue.Generic,
 		CreateFunc: func(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.snapshots.see(created.Object)
+			r.snapshots.addJob(created.Object)
 			enqueue.Create(ctx, created, queue)
 		},
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			// Where a watch broke, a job that was made anew under its name is a changed one.
-			anew := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
-			if anew {
-				reconciler.forget(changed.ObjectOld, queue)
+			// After a broken watch, a job that was deleted and created again looks like an update.
+			recreated := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
+			if recreated {
+				r.forget(changed.ObjectOld, queue)
 			}
-			reconciler.snapshots.see(changed.ObjectNew)
-			reconciler.submitted.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
-			if anew || meaningful.Update(changed) {
+			r.snapshots.addJob(changed.ObjectNew)
+			r.memory.writes.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
+			if recreated || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.forget(gone.Object, queue)
-			// Its launcher may still have its finalizer.
-			enqueue.Delete(ctx, gone, queue)
+		DeleteFunc: func(ctx context.Context, deleted event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.forget(deleted.Object, queue)
+			// The launcher may still have a finalizer.
+			enqueue.Delete(ctx, deleted, queue)
 		},
 	}
 }
 
-// forget is for a job that is gone.
-func (reconciler *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	reconciler.submitted.forgetAll(gone.GetUID())
-	reconciler.record.metrics.starts.take(gone.GetUID())
-	reconciler.snapshots.forget(gone, queue)
+// forget drops everything about a deleted job.
+func (r *Reconciler) forget(deleted client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	r.memory.forget(deleted.GetUID())
+	r.reporter.metrics.starts.take(deleted.GetUID())
+	r.snapshots.forget(deleted, queue)
 }
 
-// requestFor is the job that an object belongs to by its labels.
-func (reconciler *Reconciler) requestFor(object client.Object) (request reconcile.Request, found bool) {
+// requestFor returns the request for the job that an object's labels name.
+func (r *Reconciler) requestFor(object client.Object) (request reconcile.Request, found bool) {
 	labels := object.GetLabels()
-	if labels[training.LabelJobType] != reconciler.kind.name().Type() || labels[training.LabelJobName] == "" {
+	if labels[training.LabelJobType] != r.kind.name().Type() || labels[training.LabelJobName] == "" {
 		return request, false
 	}
 	request.Namespace, request.Name = object.GetNamespace(), labels[training.LabelJobName]
 	return request, true
 }
 
-// parts has a job looked at when something that belongs to it changes.
-func (reconciler *Reconciler) parts() handler.EventHandler {
+// parts enqueues a job when one of its objects changes.
+func (r *Reconciler) parts() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if request, found := reconciler.requestFor(object); found {
+		if request, found := r.requestFor(object); found {
 			return []reconcile.Request{request}
 		}
 		return nil
 	})
 }
 
-// workloads has a job looked at when somebody else than us changes its workload.
-func (reconciler *Reconciler) workloads() handler.EventHandler {
-	enqueue := reconciler.parts()
+// workloads enqueues a job when another client changes its workload.
+func (r *Reconciler) workloads() handler.EventHandler {
+	enqueue := r.parts()
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: enqueue.Create, DeleteFunc: enqueue.Delete, GenericFunc: enqueue.Generic,
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue queue) {
-			// A status is our own work.
+			// The operator itself writes the status.
 			isStatus := changed.ObjectOld.GetUID() == changed.ObjectNew.GetUID() && changed.ObjectOld.GetGeneration() == changed.ObjectNew.GetGeneration() &&
 				changed.ObjectNew.GetDeletionTimestamp() == nil
 			if !isStatus {
@@ -322,18 +322,18 @@ func (reconciler *Reconciler) workloads() handler.EventHandler {
 	}
 }
 
-// pods has a job looked at when something happens to one of its pods: at once
-// where it may decide over the job, else in a moment.
-func (reconciler *Reconciler) pods() handler.EventHandler {
+// pods enqueues a job when one of its pods changes: at once if that may finish the job,
+// else after workerEventDelay.
+func (r *Reconciler) pods() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(queue queue, pod client.Object, delay time.Duration) {
-		request, found := reconciler.requestFor(pod)
+		request, found := r.requestFor(pod)
 		if !found {
 			return
 		}
 		switch pod := pod.(*corev1.Pod); {
 		case hasEnded(pod):
-			addFirst(queue, request)
+			addWithPriority(queue, request)
 		case pod.Labels[training.LabelReplicaType] != training.RoleWorker:
 			queue.Add(request)
 		default:
@@ -341,30 +341,36 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
 		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
-			delay := settling
-			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && reconciler.haveAddresses(ctx, event.ObjectNew) {
+			delay := workerEventDelay
+			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && r.haveAddresses(ctx, event.ObjectNew) {
 				delay = 0
 			}
 			enqueue(queue, event.ObjectNew, delay)
 		},
-		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, settling) },
-		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		DeleteFunc: func(_ context.Context, event event.DeleteEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
+		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
 	}
 }
 
-// haveAddresses tells whether all pods of a pod's job have addresses: the launcher waits
-// for the last one.
-func (reconciler *Reconciler) haveAddresses(ctx context.Context, pod client.Object) bool {
+// haveAddresses reports whether all pods of a pod's job have addresses: the launcher
+// waits for the last one.
+func (r *Reconciler) haveAddresses(ctx context.Context, pod client.Object) bool {
 	var pods corev1.PodList
-	err := reconciler.List(ctx, &pods, client.InNamespace(pod.GetNamespace()), client.MatchingFields{partOf: jobOfPart(pod)[0]}, client.UnsafeDisableDeepCopy)
+	err := r.List(ctx, &pods, client.InNamespace(pod.GetNamespace()), client.MatchingFields{partOf: jobOfPart(pod)[0]}, client.UnsafeDisableDeepCopy)
 	return err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !hasAddress(&pod) })
 }
 
 func hasAddress(pod client.Object) bool { return len(pod.(*corev1.Pod).Status.PodIPs) > 0 }
 
-// hasEnded tells whether a pod may decide over its job.
+// hasEnded reports whether a pod, or a container of it, has finished.
 func hasEnded(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
@@ -372,11 +378,11 @@ func hasEnded(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated != nil })
 }
 
-// addFirst has a job looked at before those that nobody waits for: while many
-// jobs start, the end of one is told at once.
-func addFirst(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request) {
+// addWithPriority enqueues a job in front of others, so that the end of a job is
+// reported at once while many jobs start.
+func addWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request) {
 	if ordered, has := queue.(priorityqueue.PriorityQueue[reconcile.Request]); has {
-		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(endsFirst)}, request)
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(finishedPodPriority)}, request)
 		return
 	}
 	queue.Add(request)
@@ -392,14 +398,14 @@ type jobSetWatch struct {
 
 var _ manager.Runnable = (*jobSetWatch)(nil)
 
-func (watch *jobSetWatch) Start(ctx context.Context) error {
+func (js *jobSetWatch) Start(ctx context.Context) error {
 	for {
-		there, err := servesJobSet(watch.mapper)
-		if there {
+		served, err := servesJobSet(js.mapper)
+		if served {
 			break
 		}
 		if err != nil {
-			ctrl.Log.Error(err, "ask the API server for JobSet")
+			ctrl.Log.Error(err, "check whether the API server serves JobSet")
 		}
 		select {
 		case <-ctx.Done():
@@ -407,12 +413,12 @@ func (watch *jobSetWatch) Start(ctx context.Context) error {
 		case <-time.After(jobSetPeriod):
 		}
 	}
-	if err := watch.controller.Watch(source.Kind[client.Object](watch.cache, &jobset.JobSet{}, watch.reconciler.workloads())); err != nil {
+	if err := js.controller.Watch(source.Kind[client.Object](js.cache, &jobset.JobSet{}, js.reconciler.workloads())); err != nil {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
-	watch.reconciler.cluster.jobSets.Store(true)
-	if err := watch.controller.Watch(source.Func(watch.reconciler.enqueueAll)); err != nil {
-		return fmt.Errorf("look at the TrainJobs that waited for JobSet: %w", err)
+	js.reconciler.cluster.jobSets.Store(true)
+	if err := js.controller.Watch(source.Func(js.reconciler.enqueueAll)); err != nil {
+		return fmt.Errorf("enqueue the TrainJobs that waited for JobSet: %w", err)
 	}
 	<-ctx.Done()
 	return nil

@@ -21,29 +21,30 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets/status;jobsets/finalizers,verbs=update
 
-// writeWorkloadStatus tells those who look at the workload how the job stands.
-func (reconciler *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+// writeWorkloadStatus writes the status of the job into its workload, where queues
+// read it.
+func (r *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
 	if scope.workload == nil || scope.workload.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	changed := scope.workload.DeepCopyObject().(client.Object)
-	reconciler.kind.setWorkloadStatus(changed, scope.job, verdict, metav1.NewTime(reconciler.Clock.Now()))
+	r.kind.setWorkloadStatus(changed, scope.job, verdict, metav1.NewTime(r.Clock.Now()))
 	if apiequality.Semantic.DeepEqual(scope.workload, changed) {
 		return nil
 	}
-	if err := reconciler.Status().Update(ctx, changed); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of %s: %w", describe(reconciler.Scheme(), changed), err)
+	if err := r.Status().Update(ctx, changed); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of %s: %w", describe(r.Scheme(), changed), err)
 	}
-	reconciler.submitted.wrote(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
+	r.memory.writes.add(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
 	return nil
 }
 
-// release lets go of launchers whose end is in the job's status.
-func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) error {
+// release removes the finalizer of launchers whose result is in the job's status.
+func (r *Reconciler) release(ctx context.Context, pods []*corev1.Pod) error {
 	for _, pod := range pods {
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pod.UID, training.FinalizerLauncher)
-		one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-		err := reconciler.Patch(ctx, one, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+		target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		err := r.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
@@ -52,24 +53,24 @@ func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) e
 }
 
 // releaseLeftovers removes the finalizer of launchers whose workload does not exist any
-// more, or is being deleted: nobody waits for their end, and a job may need their names.
-func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, made *job.Job, pods []*corev1.Pod) error {
+// more, or is being deleted. Their result is not needed, but their names may be.
+func (r *Reconciler) releaseLeftovers(ctx context.Context, j *job.Job, pods []*corev1.Pod) error {
 	if len(pods) == 0 {
 		return nil
 	}
 	var present types.UID
-	if reconciler.kind.hasWorkloads() {
-		workload := reconciler.kind.emptyWorkload()
-		key := client.ObjectKey{Namespace: made.Namespace, Name: plan.NamesOf(made).Workload}
-		err := reconciler.Live.Get(ctx, key, workload)
+	if r.kind.hasWorkloads() {
+		workload := r.kind.emptyWorkload()
+		key := client.ObjectKey{Namespace: j.Namespace, Name: plan.NamesOf(j).Workload}
+		err := r.Live.Get(ctx, key, workload)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read %s %s: %w", made.Kind.Traits().Workload, key, err)
+			return fmt.Errorf("read %s %s: %w", j.Kind.Traits().Workload, key, err)
 		}
 		if workload.GetDeletionTimestamp() == nil {
 			present = workload.GetUID()
 		}
 	}
-	return reconciler.release(ctx, slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+	return r.release(ctx, slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := metav1.GetControllerOf(pod)
 		return owner != nil && owner.UID == present
 	}))
@@ -79,12 +80,13 @@ func hasFinalizer(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, training.FinalizerLauncher)
 }
 
-// releaseAll lets go of the launchers of a job that is being deleted, or is gone.
-func (reconciler *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error {
-	gone := &job.Job{Kind: reconciler.kind.name(), Namespace: key.Namespace, Name: key.Name}
+// releaseAll removes the finalizer of the launchers of a job that is being deleted, or
+// was deleted.
+func (r *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error {
+	deleted := &job.Job{Kind: r.kind.name(), Namespace: key.Namespace, Name: key.Name}
 	var pods corev1.PodList
-	if err := reconciler.List(ctx, &pods, client.InNamespace(key.Namespace), partsOf(gone)); err != nil {
-		return fmt.Errorf("list the pods of %s %s, which is gone: %w", gone.Kind, key, err)
+	if err := r.List(ctx, &pods, client.InNamespace(key.Namespace), partsOf(deleted)); err != nil {
+		return fmt.Errorf("list the pods of deleted %s %s: %w", deleted.Kind, key, err)
 	}
 	state := plan.State{Stage: plan.Finished}
 	for i := range pods.Items {
@@ -94,14 +96,14 @@ func (reconciler *Reconciler) releaseAll(ctx context.Context, key client.ObjectK
 	if len(released) == 0 {
 		return nil
 	}
-	// A job that was created a moment ago may have pods before the cache has it.
-	current := reconciler.kind.empty()
-	err := reconciler.Live.Get(ctx, key, current)
+	// A new job may have pods before the cache shows it.
+	current := r.kind.empty()
+	err := r.Live.Get(ctx, key, current)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %s %s: %w", gone.Kind, key, err)
+		return fmt.Errorf("read %s %s: %w", deleted.Kind, key, err)
 	}
 	if err == nil && current.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	return reconciler.release(ctx, released)
+	return r.release(ctx, released)
 }

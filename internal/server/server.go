@@ -1,10 +1,8 @@
-// Package serving joins what can be asked with the ways to ask it, for the server in
-// a cluster and for the one on somebody's own machine.
+// Package server connects the job service with REST and gRPC, for the server in a cluster
+// and for odh server on a user's own machine.
 package server
 
 import (
-	"context"
-	"iter"
 	"net/http"
 	"time"
 
@@ -19,45 +17,40 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/server/rest"
-	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
 const (
 	callTimeout = 30 * time.Second
-	// logTimeout is for logs that are read once; those that are followed have none.
+	// logTimeout is the timeout of reading logs without following them.
 	logTimeout = 5 * time.Minute
 )
 
-// Parts are what differs between the two servers.
+// Parts are the dependencies that differ between the two servers.
 type Parts struct {
-	// Jobs is where a caller's jobs are read.
+	// Jobs returns the source of a caller's jobs.
 	Jobs func(*auth.Caller) jobwatch.Source
-	// Prometheus knows what pods use; nil is none.
+	// Prometheus has the resource usage of pods; nil if there is none.
 	Prometheus *usage.Prometheus
-	// OperatorNamespace is where the operator runs.
+	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 }
 
-// Join adds all that can be asked to a server that is about to be made. Its guard,
-// origins and version are set already.
+// Join adds the REST API and the gRPC services to the options of a server. Guard, origins,
+// version and log must be set.
 func Join(options *httpserver.Options, parts Parts) error {
-	origins := options.Origins
-	answers := jobservice.New(jobservice.Options{
+	service := jobservice.New(jobservice.Options{
 		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
-	api, err := rest.New(answers, rest.Options{
-		CallTimeout: callTimeout, LogTimeout: logTimeout, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
-		Stream: func(writer http.ResponseWriter, request *http.Request, messages func(context.Context) iter.Seq2[stream.Message, error]) {
-			stream.Serve(writer, request, stream.Options{AllowedOrigins: origins}, messages)
-		},
+	api, err := rest.New(service, rest.Options{
+		CallTimeout: callTimeout, LogTimeout: logTimeout, AllowedOrigins: options.Origins, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
 	})
 	if err != nil {
 		return err
 	}
 	options.API = api
-	options.RPC, options.RPCStatus = func(services *grpc.Server) { grpcapi.Register(services, answers) }, grpcapi.Status
-	options.RPCOptions = grpcapi.Options()
+	options.RegisterGRPC, options.GRPCStatus = func(services *grpc.Server) { grpcapi.Register(services, service) }, grpcapi.Status
+	options.GRPCOptions = grpcapi.Options()
 	options.Public = map[string]http.Handler{"/openapi.json": api.Document()}
 	return nil
 }

@@ -22,7 +22,7 @@ var testCommands = []string{"make check", "make test-unit", "make test"}
 // pages in the order of a newcomer. Every Markdown file with commands must be
 // among them.
 var pages = []string{
-	"README.md", "docs/user-guide/jobs.md", "docs/user-guide/migration.md", "docs/user-guide/server.md",
+	"README.md", "docs/tutorial.md", "docs/user-guide/jobs.md", "docs/user-guide/migration.md", "docs/user-guide/server.md",
 	"docs/admin-guide/operator.md", "docs/admin-guide/server.md", "docs/local-cluster.md", "CONTRIBUTING.md",
 }
 
@@ -40,7 +40,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 			t.Errorf("%v\n%s", err, output)
 		}
 	})
-	// What the README asks of a reader's machine.
+	// docs/user-guide/server.md asks for curl.
 	if output, err := shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }").CombinedOutput(); err != nil {
 		t.Fatalf("install curl: %v\n%s", err, output)
 	}
@@ -178,7 +178,21 @@ func TestCIRunsWhatTheREADMESays(t *testing.T) {
 
 // TestLinksLeadSomewhere within the repository.
 func TestLinksLeadSomewhere(t *testing.T) {
-	for _, page := range append(slices.Clone(pages), "ARCHITECTURE.md") {
+	linking := append(slices.Clone(pages), "ARCHITECTURE.md", "SECURITY.md", "docs/README.md", "bench/README.md")
+	for _, pattern := range []string{"docs/*/*.md", "test/*/README.md", "test/manifests/*/README.md"} {
+		files, err := filepath.Glob(filepath.Join(repository, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no page like %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			page, err := filepath.Rel(repository, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			linking = append(linking, page)
+		}
+	}
+	for _, page := range linking {
 		content, err := os.ReadFile(filepath.Join(repository, page))
 		if err != nil {
 			t.Fatal(err)

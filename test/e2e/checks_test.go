@@ -94,7 +94,7 @@ func TestDiagnoseAJobThatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		stdout, _ = odh(t, 0, namespace, job.kindName(), "diagnose", "train")
-		contains(t, stdout, "Notes:", "NetworkPolicies keep the job's pods from each other", "deny-all", "port 2222", "does not enforce them", "from DNS")
+		contains(t, stdout, "Notes:", "NetworkPolicies block traffic between the job's pods", "deny-all", "port 2222", "does not enforce them", "block DNS")
 	})
 }
 
@@ -105,7 +105,7 @@ func TestDiagnoseAWrongImage(t *testing.T) {
 			return len(progress.WorkerPodStatuses) > 0 && strings.Contains(progress.WorkerPodStatuses[0].Reason, "Pull")
 		})
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
-		contains(t, stdout, "Pending", "1. [certain] ", "cannot get image trireme.local/nothing:1", "Fix: Correct the image's name")
+		contains(t, stdout, "Pending", "1. [certain] ", "cannot pull image trireme.local/nothing:1", "Fix: Correct the image's name")
 		stdout, _ = odh(t, 1, job.namespace, "diagnose", "train", "-o", "json")
 		var told struct {
 			Hindered bool
@@ -122,7 +122,7 @@ func TestDiagnoseAJobThatIsTooLarge(t *testing.T) {
 		job := submit(t, changed(object, localImage, "1000"))
 		job.until("its pods are there", time.Minute, func(progress training.Progress) bool { return len(progress.WorkerPodStatuses) == 2 })
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
-		contains(t, stdout, "[certain] Too few nodes would take the workers", "0 of ", "would take a worker, which asks for 1k cpu", "too small: cpu", "Fix: Let a worker ask for no more than one node has")
+		contains(t, stdout, "[certain] Too few nodes fit the workers", "0 of ", "can run a worker, which requests 1k cpu", "too small: cpu", "Fix: Request no more for a worker than one node has")
 	})
 }
 
@@ -144,7 +144,7 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 		ended := job.fails(training.FailureResourceQuota, "exceeded quota: small", "kubectl describe quota")
 		t.Log(ended.FailureMessage)
 		stdout, _ = odh(t, 6, job.namespace, "diagnose", "train")
-		contains(t, stdout, "[cause] The job failed: ResourceQuotaExceeded", "Fix: kubectl describe resourcequota", "[likely] The namespace's quota is too small", "quota small leaves")
+		contains(t, stdout, "[cause] The job failed: ResourceQuotaExceeded", "Fix: kubectl describe resourcequota", "[likely] The namespace's quota is too small", "quota small has")
 	})
 }
 
@@ -166,7 +166,7 @@ func TestDiagnoseWithFewRights(t *testing.T) {
 		return err
 	})
 	stdout, _ := odh(t, 1, job.namespace, "diagnose", "trainjob/train", "--as", "alice")
-	contains(t, stdout, "cannot get image trireme.local/nothing:1", "Not known:", "NetworkPolicies: may not list networkpolicies", "The operator: may not get deployment")
+	contains(t, stdout, "cannot pull image trireme.local/nothing:1", "Not known:", "NetworkPolicies: may not list networkpolicies", "The operator: may not get deployment")
 	odh(t, 4, job.namespace, "diagnose", "trainjob/train", "--as", "mallory")
 	odh(t, 3, job.namespace, "diagnose", "nothing")
 }
@@ -219,9 +219,9 @@ func TestPreflight(t *testing.T) {
 		file := fileOf(t, object)
 		untilOnANode(t, api, localImage)
 		stdout, _ := odh(t, 0, namespace, "preflight", "-f", file)
-		contains(t, stdout, "train in namespace "+namespace+": 16/16 checks passed", "ok         Rights", "ok         Dry run", "ok         Image", "ok         Nodes")
+		contains(t, stdout, "train in namespace "+namespace+": 16/16 checks passed", "ok         Permissions", "ok         Dry run", "ok         Image", "ok         Nodes")
 		stdout, _ = odh(t, 4, namespace, "preflight", "-f", file, "--as", "mallory")
-		contains(t, stdout, "fail       Rights", "You may not create")
+		contains(t, stdout, "fail       Permissions", "You may not create")
 
 		createQuota(t, api, quotaOfPods(namespace, "2"))
 		eventually(t, "admission knows the quota", func() error {
@@ -229,11 +229,11 @@ func TestPreflight(t *testing.T) {
 			return err
 		})
 		stdout, _ = odh(t, 5, namespace, "preflight", "-f", file)
-		contains(t, stdout, "fail       Quota", "quota small leaves 2 pods")
+		contains(t, stdout, "fail       Quota", "quota small has 2 pods available")
 
 		bad := fileOf(t, changed(object, "trireme.local/nothing:1", "1000"))
 		stdout, _ = odh(t, 1, namespace, "preflight", "-f", bad)
-		contains(t, stdout, "fail       Quota", "not known  Image", "it is on no node yet", "fail       Nodes", "too small: cpu")
+		contains(t, stdout, "fail       Quota", "not known  Image", "no node has it yet", "fail       Nodes", "too small: cpu")
 		var jobs v2beta1.MPIJobList
 		var trainJobs v2alpha1.TrainJobList
 		if api.List(t.Context(), &jobs, client.InNamespace(namespace)) != nil || api.List(t.Context(), &trainJobs, client.InNamespace(namespace)) != nil || len(jobs.Items)+len(trainJobs.Items) > 0 {

@@ -59,7 +59,7 @@ var gateCases = map[string]struct {
 }{
 	"a worker never starts": {
 		workers: func(run *run) { run.hosts = run.hosts[:2]; run.startWorkers() },
-		host:    "train-worker-2", words: []string{"its name is not found", "its pod does not exist yet or has ended"},
+		host:    "train-worker-2", words: []string{"its name is not found", "its pod does not exist yet or has finished"},
 	},
 	"a worker dies during the gate": {
 		workers: func(run *run) {

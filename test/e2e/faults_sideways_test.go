@@ -177,7 +177,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 	for name, job := range jobs {
 		ended := job.end(time.Minute)
-		if ended.Phase != training.PhaseFailed || !strings.Contains(ended.FailureMessage, "there is one of this name that does not belong to the job") {
+		if ended.Phase != training.PhaseFailed || !strings.Contains(ended.FailureMessage, "an object with this name exists that does not belong to the job") {
 			t.Errorf("%s is %s: %s", name, ended.Phase, ended.FailureMessage)
 		}
 	}

@@ -77,7 +77,7 @@ func TestTheImageHasNoMPI(t *testing.T) {
 func TestTheWorkersHaveNoMPI(t *testing.T) {
 	mpiJob := failFast(implementations[1].job(2, ""))
 	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{"mpirun", "--prefix", "/nowhere", "-np", "4", "hostname"}
-	ended := submit(t, mpiJob).fails(training.FailureMPIInitialization, "could not start its part of MPI", "train-worker-")
+	ended := submit(t, mpiJob).fails(training.FailureMPIInitialization, "could not start the MPI daemon", "train-worker-")
 	t.Log(ended.FailureMessage)
 }
 

@@ -186,7 +186,7 @@ MPI.COMM_WORLD.barrier()
 	}
 	wantAttempts(t, output, 2, 50)
 	contains(t, output, "worker-1", "line 50", "worker-1", "line 50")
-	contains(t, notes, "was started anew")
+	contains(t, notes, "was restarted")
 }
 
 // Who follows a job that has no pods is told what it waits for; who does not is

@@ -289,7 +289,7 @@ func TestServerKeepsUsersApart(t *testing.T) {
 				t.Errorf("%s %s tells bob of ada's job:\n%s", method, path, answer)
 			}
 		}
-		server.wants(t, stranger, method, path, body, 401, "token is not valid")
+		server.wants(t, stranger, method, path, body, 401, "the token is invalid")
 		if method != "GET" && !strings.HasSuffix(path, "/preflight") {
 			changes += 2
 		}

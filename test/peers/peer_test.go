@@ -57,6 +57,9 @@ var peers = []peer{
 			{"kai-binder", "github.com/NVIDIA/KAI-scheduler/cmd/binder"},
 		},
 		started: []string{
+			// KAI reads Kueue's topologies in a version that Kueue no longer serves.
+			`bin/cluster kubectl patch crd topologies.kueue.x-k8s.io --type=json -p '[{"op": "add", "path": "/spec/versions/-", "value": {"name": "v1alpha1",
+				"served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}]'`,
 			"bin/cluster kubectl wait --for=condition=Established crd/queues.scheduling.run.ai --timeout=60s",
 			"bin/cluster kubectl apply --server-side -f test/peers/install/kai/queues.yaml",
 		},

@@ -377,7 +377,7 @@ func (x *RestartRequest) GetName() string {
 
 type RestartResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// job is the new one.
+	// job is the new job.
 	Job           *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -524,7 +524,7 @@ func (x *ListEventsResponse) GetEvents() []*Event {
 	return nil
 }
 
-// Event is something that Kubernetes or the operator noted of a job or its pods.
+// Event is a Kubernetes event about a job or its pods.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// type is Normal or Warning.
@@ -533,7 +533,7 @@ type Event struct {
 	Message   string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Timestamp *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
-	// object that it is about, as Kind/name.
+	// object of the event, as Kind/name.
 	Object        string `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
 	Count         int32  `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -624,7 +624,8 @@ type GetUsageRequest struct {
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// window is how far to look back, up to seven days; an hour if not set.
+	// window is the length of the time range up to now, at most seven days; default: an
+	// hour.
 	Window        *durationpb.Duration `protobuf:"bytes,4,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,9 +691,9 @@ func (x *GetUsageRequest) GetWindow() *durationpb.Duration {
 
 type GetUsageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source that answered: prometheus, metrics-api, or none.
+	// source of the data: prometheus, metrics-api, or none.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// message says why there is nothing, or what a source could not tell.
+	// message explains which data is missing, and why.
 	Message       string      `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	Launcher      *PodUsage   `protobuf:"bytes,3,opt,name=launcher,proto3" json:"launcher,omitempty"`
 	Workers       []*PodUsage `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
@@ -758,7 +759,7 @@ func (x *GetUsageResponse) GetWorkers() []*PodUsage {
 	return nil
 }
 
-// PodUsage is what one pod uses, over time.
+// PodUsage is the resource usage of one pod over time.
 type PodUsage struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	PodName string                 `protobuf:"bytes,1,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
@@ -772,7 +773,7 @@ type PodUsage struct {
 	Gpu []*Sample `protobuf:"bytes,5,rep,name=gpu,proto3" json:"gpu,omitempty"`
 	// gpu_memory in bytes.
 	GpuMemory []*Sample `protobuf:"bytes,6,rep,name=gpu_memory,json=gpuMemory,proto3" json:"gpu_memory,omitempty"`
-	// network_transmit and network_receive in bytes a second.
+	// network_transmit and network_receive in bytes per second.
 	NetworkTransmit []*Sample `protobuf:"bytes,7,rep,name=network_transmit,json=networkTransmit,proto3" json:"network_transmit,omitempty"`
 	NetworkReceive  []*Sample `protobuf:"bytes,8,rep,name=network_receive,json=networkReceive,proto3" json:"network_receive,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -985,19 +986,19 @@ type DiagnoseResponse struct {
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// state of the job in one word, as in JobRow.status.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	// workers that are ready, of all: 3/4.
+	// workers that are ready, and all workers: 3/4.
 	Workers string `protobuf:"bytes,5,opt,name=workers,proto3" json:"workers,omitempty"`
-	// explanation says why the job stands as it does.
+	// explanation of the state.
 	Explanation    string `protobuf:"bytes,6,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	FailureReason  string `protobuf:"bytes,7,opt,name=failure_reason,json=failureReason,proto3" json:"failure_reason,omitempty"`
 	FailureMessage string `protobuf:"bytes,8,opt,name=failure_message,json=failureMessage,proto3" json:"failure_message,omitempty"`
-	// conditions are what the operator answers, one question at a time.
+	// conditions of the job.
 	Conditions []*Condition `protobuf:"bytes,9,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// hindered: something keeps the job from going on.
+	// hindered is true if something keeps the job from running.
 	Hindered bool `protobuf:"varint,10,opt,name=hindered,proto3" json:"hindered,omitempty"`
 	// findings, the most likely cause first.
 	Findings []*Finding `protobuf:"bytes,11,rep,name=findings,proto3" json:"findings,omitempty"`
-	// failed_process is the process that failed, and what it wrote last.
+	// failed_process is the process that failed, with its last output.
 	FailedProcess *FailedProcess `protobuf:"bytes,12,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1117,7 +1118,7 @@ func (x *DiagnoseResponse) GetFailedProcess() *FailedProcess {
 	return nil
 }
 
-// Finding is something that a check found.
+// Finding is a problem that a check found.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// rank is how sure it is that this is the cause: cause, certain, likely, possible,
@@ -1127,11 +1128,11 @@ type Finding struct {
 	Check string `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	Cause string `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
-	// object that it is about, as kubectl names it.
+	// object of the finding, as kubectl names it.
 	Object string `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`
-	// fix is the command, or the edit, that helps.
+	// fix is the command or the change that solves the problem.
 	Fix string `protobuf:"bytes,6,opt,name=fix,proto3" json:"fix,omitempty"`
-	// documentation is a page that says more.
+	// documentation is a page with more information.
 	Documentation string `protobuf:"bytes,7,opt,name=documentation,proto3" json:"documentation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1353,7 +1354,7 @@ func (x *PreflightResponse) GetChecks() []*Outcome {
 	return nil
 }
 
-// Outcome is a check before submission, and what it found.
+// Outcome is the result of a check before submission, with its findings.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Check string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
@@ -1463,7 +1464,7 @@ type GetQuotaResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Quotas    []*QuotaUsage          `protobuf:"bytes,2,rep,name=quotas,proto3" json:"quotas,omitempty"`
-	// active_jobs wait or run there, of both kinds.
+	// active_jobs is the number of jobs of both kinds that have not finished.
 	ActiveJobs    int32 `protobuf:"varint,3,opt,name=active_jobs,json=activeJobs,proto3" json:"active_jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1584,7 +1585,7 @@ func (x *QuotaUsage) GetUsed() map[string]string {
 type ListRuntimesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// framework of the runtimes: MPI; any if not set.
+	// framework of the runtimes: MPI; default: any.
 	Framework     string `protobuf:"bytes,2,opt,name=framework,proto3" json:"framework,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1775,7 +1776,7 @@ func (x *GetRuntimeResponse) GetRuntime() *Runtime {
 	return nil
 }
 
-// Runtime is what TrainJobs are made from.
+// Runtime is the template of TrainJobs.
 type Runtime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1785,7 +1786,7 @@ type Runtime struct {
 	Framework         string `protobuf:"bytes,4,opt,name=framework,proto3" json:"framework,omitempty"`
 	MpiImplementation string `protobuf:"bytes,5,opt,name=mpi_implementation,json=mpiImplementation,proto3" json:"mpi_implementation,omitempty"`
 	NumNodes          int32  `protobuf:"varint,6,opt,name=num_nodes,json=numNodes,proto3" json:"num_nodes,omitempty"`
-	// object is the whole runtime as Kubernetes writes it; lists are without it.
+	// object is the whole runtime in Kubernetes' JSON form; not set in lists.
 	Object        *structpb.Struct `protobuf:"bytes,7,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1874,10 +1875,10 @@ type WatchJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// name of the only job; all if not set.
+	// name of one job; default: all jobs.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// resource_version of the last event that was seen; without one every job as it is
-	// now comes first.
+	// resource_version of the last event that the client received; default: start with
+	// all existing jobs.
 	ResourceVersion string `protobuf:"bytes,4,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1945,7 +1946,7 @@ type JobEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// event_type is ADDED, MODIFIED, DELETED or SYNCED.
 	EventType string `protobuf:"bytes,1,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	// row is the job after it, or before it was deleted; SYNCED has none.
+	// row is the job after the event, or before its deletion; not set for SYNCED.
 	Row             *JobRow `protobuf:"bytes,2,opt,name=row,proto3" json:"row,omitempty"`
 	ResourceVersion string  `protobuf:"bytes,3,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -2003,7 +2004,7 @@ func (x *JobEvent) GetResourceVersion() string {
 	return ""
 }
 
-// JobRow is a job in a list: enough for a table, and small.
+// JobRow is a short form of a job, for tables.
 type JobRow struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2017,7 +2018,7 @@ type JobRow struct {
 	// status in one word: Submitted, Queued, Suspended, Pending, Restarting, Running,
 	// Succeeded, Failed, Deleting.
 	Status string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
-	// phase is the operator's: Pending, Running, Succeeded, Failed.
+	// phase from the job's status: Pending, Running, Succeeded, Failed.
 	Phase          string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`
 	Message        string                 `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
 	FailureReason  string                 `protobuf:"bytes,11,opt,name=failure_reason,json=failureReason,proto3" json:"failure_reason,omitempty"`
@@ -2025,7 +2026,7 @@ type JobRow struct {
 	StartTime      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
 	NumNodes       int32                  `protobuf:"varint,15,opt,name=num_nodes,json=numNodes,proto3" json:"num_nodes,omitempty"`
-	// ready_workers of all: 3/4.
+	// ready_workers is the number of ready workers and of all workers: 3/4.
 	ReadyWorkers   string          `protobuf:"bytes,16,opt,name=ready_workers,json=readyWorkers,proto3" json:"ready_workers,omitempty"`
 	Queue          string          `protobuf:"bytes,17,opt,name=queue,proto3" json:"queue,omitempty"`
 	LauncherStatus string          `protobuf:"bytes,18,opt,name=launcher_status,json=launcherStatus,proto3" json:"launcher_status,omitempty"`
@@ -2197,7 +2198,7 @@ func (x *JobRow) GetWorkerStatuses() []*WorkerStatus {
 	return nil
 }
 
-// WorkerStatus is how one worker stands.
+// WorkerStatus is the status of one worker.
 type WorkerStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`

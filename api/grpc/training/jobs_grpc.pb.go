@@ -36,34 +36,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// JobService does what can be done with jobs of either kind. A kind is TrainJob or
-// MPIJob.
+// JobService has the operations on jobs of either kind. The kind is TrainJob or MPIJob.
 type JobServiceClient interface {
-	// Suspend takes a job from its nodes, Resume gives it back.
+	// Suspend deletes the pods of a job and keeps the job. Resume starts it again.
 	Suspend(ctx context.Context, in *SuspendRequest, opts ...grpc.CallOption) (*SuspendResponse, error)
 	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
-	// Restart creates a job like one that has ended, under a new name, and deletes that
-	// one afterwards.
+	// Restart creates a copy of a failed job under a new name, then deletes the failed
+	// job.
 	Restart(ctx context.Context, in *RestartRequest, opts ...grpc.CallOption) (*RestartResponse, error)
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
-	// GetUsage is what the job's pods use and have used.
+	// GetUsage returns the resource usage of a job's pods, now and over time.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
-	// Diagnose finds what keeps a job from running.
+	// Diagnose finds why a job does not run, or why it failed.
 	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
-	// Preflight finds what would keep a job from running. Without a job it looks at the
-	// namespace alone.
+	// Preflight checks whether a job can run, without creating it. Without a job it
+	// checks only the namespace.
 	Preflight(ctx context.Context, in *PreflightRequest, opts ...grpc.CallOption) (*PreflightResponse, error)
-	// GetQuota is what a namespace may use and uses.
+	// GetQuota returns the quotas of a namespace and their usage.
 	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*GetQuotaResponse, error)
-	// ListRuntimes are those of the cluster and, with a namespace, also those of it.
+	// ListRuntimes returns the runtimes of the cluster and, if a namespace is set, those
+	// of the namespace.
 	ListRuntimes(ctx context.Context, in *ListRuntimesRequest, opts ...grpc.CallOption) (*ListRuntimesResponse, error)
 	GetRuntime(ctx context.Context, in *GetRuntimeRequest, opts ...grpc.CallOption) (*GetRuntimeResponse, error)
-	// WatchJobs tells every job of a namespace as ADDED, then SYNCED, and then every
-	// change in its order.
+	// WatchJobs sends an ADDED event for each job of a namespace, then SYNCED, then every
+	// change in order.
 	//
-	// A client that has lost its connection goes on with the resource_version of the
-	// last event. OUT_OF_RANGE is the end of a stream whose resource_version is too
-	// old, or whose client reads too slowly: start over without one.
+	// To resume after a lost connection, send the resource_version of the last event.
+	// The stream ends with OUT_OF_RANGE if the resource_version is too old, or if the
+	// client reads too slowly: start over without a resource_version.
 	WatchJobs(ctx context.Context, in *WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[JobEvent], error)
 }
 
@@ -198,34 +198,34 @@ type JobService_WatchJobsClient = grpc.ServerStreamingClient[JobEvent]
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
 //
-// JobService does what can be done with jobs of either kind. A kind is TrainJob or
-// MPIJob.
+// JobService has the operations on jobs of either kind. The kind is TrainJob or MPIJob.
 type JobServiceServer interface {
-	// Suspend takes a job from its nodes, Resume gives it back.
+	// Suspend deletes the pods of a job and keeps the job. Resume starts it again.
 	Suspend(context.Context, *SuspendRequest) (*SuspendResponse, error)
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
-	// Restart creates a job like one that has ended, under a new name, and deletes that
-	// one afterwards.
+	// Restart creates a copy of a failed job under a new name, then deletes the failed
+	// job.
 	Restart(context.Context, *RestartRequest) (*RestartResponse, error)
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
-	// GetUsage is what the job's pods use and have used.
+	// GetUsage returns the resource usage of a job's pods, now and over time.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
-	// Diagnose finds what keeps a job from running.
+	// Diagnose finds why a job does not run, or why it failed.
 	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
-	// Preflight finds what would keep a job from running. Without a job it looks at the
-	// namespace alone.
+	// Preflight checks whether a job can run, without creating it. Without a job it
+	// checks only the namespace.
 	Preflight(context.Context, *PreflightRequest) (*PreflightResponse, error)
-	// GetQuota is what a namespace may use and uses.
+	// GetQuota returns the quotas of a namespace and their usage.
 	GetQuota(context.Context, *GetQuotaRequest) (*GetQuotaResponse, error)
-	// ListRuntimes are those of the cluster and, with a namespace, also those of it.
+	// ListRuntimes returns the runtimes of the cluster and, if a namespace is set, those
+	// of the namespace.
 	ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error)
 	GetRuntime(context.Context, *GetRuntimeRequest) (*GetRuntimeResponse, error)
-	// WatchJobs tells every job of a namespace as ADDED, then SYNCED, and then every
-	// change in its order.
+	// WatchJobs sends an ADDED event for each job of a namespace, then SYNCED, then every
+	// change in order.
 	//
-	// A client that has lost its connection goes on with the resource_version of the
-	// last event. OUT_OF_RANGE is the end of a stream whose resource_version is too
-	// old, or whose client reads too slowly: start over without one.
+	// To resume after a lost connection, send the resource_version of the last event.
+	// The stream ends with OUT_OF_RANGE if the resource_version is too old, or if the
+	// client reads too slowly: start over without a resource_version.
 	WatchJobs(*WatchJobsRequest, grpc.ServerStreamingServer[JobEvent]) error
 	mustEmbedUnimplementedJobServiceServer()
 }

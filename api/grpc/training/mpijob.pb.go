@@ -27,11 +27,11 @@ type CreateMPIJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Spec      *MPIJobSpec            `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// name of the job; without one it is mpijob- and what the cluster puts behind it.
+	// name of the job; default: generated, with the prefix mpijob-.
 	Name        string            `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,5,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// dry_run judges the job, and stores nothing.
+	// dry_run validates the job without creating it.
 	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -115,7 +115,7 @@ type CreateMPIJobResponse struct {
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Uid       string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// mpijob is what was stored.
+	// mpijob is the created job.
 	Mpijob        *MPIJob `protobuf:"bytes,5,opt,name=mpijob,proto3" json:"mpijob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -285,20 +285,21 @@ func (x *GetMPIJobResponse) GetMpijob() *MPIJob {
 type ListMPIJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// label_selector as kubectl takes it: team=vision,tier!=test.
+	// label_selector in kubectl's syntax: team=vision,tier!=test.
 	LabelSelector string `protobuf:"bytes,2,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
-	// limit is how many jobs at most; 100 if it is 0.
+	// limit is the maximum number of jobs per page; 0 means 100.
 	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// continue_token is that of the response before, for the next page.
+	// continue_token of the previous response, to get the next page.
 	ContinueToken string `protobuf:"bytes,4,opt,name=continue_token,json=continueToken,proto3" json:"continue_token,omitempty"`
-	// all_namespaces in which the caller may list jobs, in the place of namespace.
+	// all_namespaces lists all namespaces in which the caller may list jobs; do not set
+	// namespace then.
 	AllNamespaces bool `protobuf:"varint,5,opt,name=all_namespaces,json=allNamespaces,proto3" json:"all_namespaces,omitempty"`
 	// status of the jobs: Pending, Running, Succeeded, Failed, Suspended, Queued.
 	Status string `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
-	// name_contains is a part of the jobs' names.
+	// name_contains is a text that the job's name must contain.
 	NameContains string `protobuf:"bytes,7,opt,name=name_contains,json=nameContains,proto3" json:"name_contains,omitempty"`
-	// sort is name, creationTime, startTime, status or namespace, with a "-" before it
-	// for the last one first.
+	// sort is name, creationTime, startTime, status or namespace. A leading "-" reverses
+	// the order.
 	Sort          string `protobuf:"bytes,8,opt,name=sort,proto3" json:"sort,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,9 +396,9 @@ type ListMPIJobsResponse struct {
 	Items []*MPIJob              `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// continue_token is empty on the last page.
 	ContinueToken string `protobuf:"bytes,2,opt,name=continue_token,json=continueToken,proto3" json:"continue_token,omitempty"`
-	// total is how many jobs there are on all pages.
+	// total is the number of jobs on all pages.
 	Total int32 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// resource_version is what to watch on from.
+	// resource_version to start a watch from.
 	ResourceVersion string `protobuf:"bytes,4,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -465,10 +466,10 @@ type DeleteMPIJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// grace_period_seconds that the job's pods have to stop; their own if not set.
-	// The caller must be allowed to delete pods.
+	// grace_period_seconds of the job's pods; default: their own. Needs permission to
+	// delete pods.
 	GracePeriodSeconds *int64 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3,oneof" json:"grace_period_seconds,omitempty"`
-	// dry_run asks whether it can be deleted, and deletes nothing.
+	// dry_run checks whether the job can be deleted, without deleting it.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -676,8 +677,8 @@ type WatchMPIJobStatusRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// resource_version of the last event that was seen; without one the status as it is
-	// now comes first.
+	// resource_version of the last event that the client received; default: start with
+	// the current status.
 	ResourceVersion string `protobuf:"bytes,3,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -739,7 +740,7 @@ type MPIJobStatusEvent struct {
 	// event_type is ADDED, MODIFIED or DELETED.
 	EventType string        `protobuf:"bytes,1,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
 	Status    *MPIJobStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// timestamp is when the server has sent the event.
+	// timestamp is the time at which the server sent the event.
 	Timestamp       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	ResourceVersion string                 `protobuf:"bytes,4,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -808,19 +809,19 @@ type GetMPIJobLogsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// pod_type is launcher or worker; both if not set.
+	// pod_type is launcher or worker; default: both.
 	PodType string `protobuf:"bytes,3,opt,name=pod_type,json=podType,proto3" json:"pod_type,omitempty"`
-	// pod_index is the number of the only worker.
+	// pod_index is the index of one worker, from 0.
 	PodIndex *int32 `protobuf:"varint,4,opt,name=pod_index,json=podIndex,proto3,oneof" json:"pod_index,omitempty"`
-	// follow reads on until the job has ended.
+	// follow streams the logs until the job has finished.
 	Follow bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
-	// tail_lines is how many lines of each container to begin with: 100 if not set, all
-	// if it is -1.
+	// tail_lines is the number of lines from the end of each container's log; -1 means
+	// all; default: 100.
 	TailLines *int64                 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3,oneof" json:"tail_lines,omitempty"`
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
-	// container of the pods; the first if not set.
+	// container of the pods; default: the first.
 	Container string `protobuf:"bytes,8,opt,name=container,proto3" json:"container,omitempty"`
-	// previous reads what ran before.
+	// previous returns the logs of the previous containers.
 	Previous      bool `protobuf:"varint,9,opt,name=previous,proto3" json:"previous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -919,7 +920,7 @@ func (x *GetMPIJobLogsRequest) GetPrevious() bool {
 	return false
 }
 
-// LogMessage is a line that a container has written.
+// LogMessage is one line of a container's log.
 type LogMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PodName       string                 `protobuf:"bytes,1,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
@@ -928,11 +929,12 @@ type LogMessage struct {
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// pod_type is launcher, worker or initializer.
 	PodType string `protobuf:"bytes,5,opt,name=pod_type,json=podType,proto3" json:"pod_type,omitempty"`
-	// pod_index is the number of a worker.
+	// pod_index is the index of a worker.
 	PodIndex *int32 `protobuf:"varint,6,opt,name=pod_index,json=podIndex,proto3,oneof" json:"pod_index,omitempty"`
-	// rank that wrote the line, where it tells.
+	// rank that wrote the line, if it is known.
 	Rank *int32 `protobuf:"varint,7,opt,name=rank,proto3,oneof" json:"rank,omitempty"`
-	// continues: the line was too long, and goes on in the next message of its pod.
+	// continues is true if the line is too long for one message; the next message of the
+	// pod has the next part.
 	Continues     bool `protobuf:"varint,8,opt,name=continues,proto3" json:"continues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1558,9 +1560,9 @@ type MPIJobStatus struct {
 	LastReconcileTime  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_reconcile_time,json=lastReconcileTime,proto3" json:"last_reconcile_time,omitempty"`
 	// restart is set once the job was restarted after a failure, or is about to be.
 	Restart *Restart `protobuf:"bytes,15,opt,name=restart,proto3" json:"restart,omitempty"`
-	// quota_wait is set while a ResourceQuota refuses a part of the job.
+	// quota_wait is set while a ResourceQuota refuses some of the job's pods.
 	QuotaWait *QuotaWait `protobuf:"bytes,16,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
-	// failed_process is the process that failed, and what it wrote last.
+	// failed_process is the process that failed, with its last output.
 	FailedProcess *FailedProcess `protobuf:"bytes,17,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	// worker_count is the number of workers that the job has.
 	WorkerCount int32 `protobuf:"varint,18,opt,name=worker_count,json=workerCount,proto3" json:"worker_count,omitempty"`
@@ -1750,7 +1752,7 @@ func (x *MPIJobStatus) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Condition answers one question about a job.
+// Condition is a condition in the status of a job.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1855,7 +1857,7 @@ func (x *Condition) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// FailedProcess is the process that failed, as far as mpirun and the program say.
+// FailedProcess is the process that failed, as reported by mpirun and the program.
 type FailedProcess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// rank of the process in MPI_COMM_WORLD.
@@ -1953,10 +1955,10 @@ func (x *FailedProcess) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Restart is how often a job was restarted, and why the last time.
+// Restart has the number of restarts of a job, and the cause of the last one.
 type Restart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// count is how often the job was restarted, the restart that is due included.
+	// count is the number of restarts, including one that is about to happen.
 	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// reason is the cause of the last failure, in one word.
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2037,7 +2039,7 @@ type QuotaWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name of the ResourceQuota.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// since is when the quota first refused a part of the job.
+	// since is the time at which the quota first refused a pod.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
@@ -2109,7 +2111,7 @@ type ReplicaStatus struct {
 	Active    int32                  `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
 	Succeeded int32                  `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed    int32                  `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// selector finds the pods, in the form that kubectl -l takes.
+	// selector of the pods, in the syntax of kubectl -l.
 	Selector      string           `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields

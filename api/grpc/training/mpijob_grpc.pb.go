@@ -32,8 +32,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MPIJobService creates, reads and deletes MPIJobs with the rights of whoever calls:
-// every call has the metadata "authorization: Bearer TOKEN".
+// MPIJobService creates, reads and deletes MPIJobs with the permissions of the caller.
+// Every call needs the metadata "authorization: Bearer TOKEN".
 //
 // Errors have a google.rpc.ErrorInfo with the reason in one word, a
 // google.rpc.BadRequest if fields are wrong, and a google.rpc.Help with what to do.
@@ -43,14 +43,14 @@ type MPIJobServiceClient interface {
 	ListMPIJobs(ctx context.Context, in *ListMPIJobsRequest, opts ...grpc.CallOption) (*ListMPIJobsResponse, error)
 	DeleteMPIJob(ctx context.Context, in *DeleteMPIJobRequest, opts ...grpc.CallOption) (*DeleteMPIJobResponse, error)
 	GetMPIJobStatus(ctx context.Context, in *GetMPIJobStatusRequest, opts ...grpc.CallOption) (*GetMPIJobStatusResponse, error)
-	// WatchMPIJobStatus tells the status as it is, and every change in its order, until
-	// the job is deleted. A job that is not there yet is waited for.
+	// WatchMPIJobStatus sends the current status, then every change in order, until the
+	// job is deleted. It waits for a job that does not exist yet.
 	//
-	// A client that has lost its connection goes on with the resource_version of the
-	// last event. OUT_OF_RANGE is the end of a stream whose resource_version is too
-	// old, or whose client reads too slowly: start over without one.
+	// To resume after a lost connection, send the resource_version of the last event.
+	// The stream ends with OUT_OF_RANGE if the resource_version is too old, or if the
+	// client reads too slowly: start over without a resource_version.
 	WatchMPIJobStatus(ctx context.Context, in *WatchMPIJobStatusRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[MPIJobStatusEvent], error)
-	// GetMPIJobLogs are the lines of the job's pods, in the order of their time.
+	// GetMPIJobLogs returns the log lines of the job's pods, sorted by time.
 	GetMPIJobLogs(ctx context.Context, in *GetMPIJobLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogMessage], error)
 }
 
@@ -154,8 +154,8 @@ type MPIJobService_GetMPIJobLogsClient = grpc.ServerStreamingClient[LogMessage]
 // All implementations must embed UnimplementedMPIJobServiceServer
 // for forward compatibility.
 //
-// MPIJobService creates, reads and deletes MPIJobs with the rights of whoever calls:
-// every call has the metadata "authorization: Bearer TOKEN".
+// MPIJobService creates, reads and deletes MPIJobs with the permissions of the caller.
+// Every call needs the metadata "authorization: Bearer TOKEN".
 //
 // Errors have a google.rpc.ErrorInfo with the reason in one word, a
 // google.rpc.BadRequest if fields are wrong, and a google.rpc.Help with what to do.
@@ -165,14 +165,14 @@ type MPIJobServiceServer interface {
 	ListMPIJobs(context.Context, *ListMPIJobsRequest) (*ListMPIJobsResponse, error)
 	DeleteMPIJob(context.Context, *DeleteMPIJobRequest) (*DeleteMPIJobResponse, error)
 	GetMPIJobStatus(context.Context, *GetMPIJobStatusRequest) (*GetMPIJobStatusResponse, error)
-	// WatchMPIJobStatus tells the status as it is, and every change in its order, until
-	// the job is deleted. A job that is not there yet is waited for.
+	// WatchMPIJobStatus sends the current status, then every change in order, until the
+	// job is deleted. It waits for a job that does not exist yet.
 	//
-	// A client that has lost its connection goes on with the resource_version of the
-	// last event. OUT_OF_RANGE is the end of a stream whose resource_version is too
-	// old, or whose client reads too slowly: start over without one.
+	// To resume after a lost connection, send the resource_version of the last event.
+	// The stream ends with OUT_OF_RANGE if the resource_version is too old, or if the
+	// client reads too slowly: start over without a resource_version.
 	WatchMPIJobStatus(*WatchMPIJobStatusRequest, grpc.ServerStreamingServer[MPIJobStatusEvent]) error
-	// GetMPIJobLogs are the lines of the job's pods, in the order of their time.
+	// GetMPIJobLogs returns the log lines of the job's pods, sorted by time.
 	GetMPIJobLogs(*GetMPIJobLogsRequest, grpc.ServerStreamingServer[LogMessage]) error
 	mustEmbedUnimplementedMPIJobServiceServer()
 }

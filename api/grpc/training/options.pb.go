@@ -34,9 +34,9 @@ var file_training_options_proto_extTypes = []protoimpl.ExtensionInfo{
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// kubernetes is where Kubernetes' JSON has the field, if its name does not tell:
-	// metadata.labels. A "." is a message whose fields stand beside those of the message
-	// that it is in.
+	// kubernetes is the path of the field in Kubernetes' JSON, if it differs from the
+	// field's name: metadata.labels. "." marks a message whose fields are inlined into the
+	// message that it is in.
 	//
 	// optional string kubernetes = 50717;
 	E_Kubernetes = &file_training_options_proto_extTypes[0]

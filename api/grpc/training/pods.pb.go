@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PodTemplateSpec is what pods are made from.
+// PodTemplateSpec is the template of pods.
 type PodTemplateSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -509,8 +509,8 @@ func (x *Volume) GetVolumeSource() *VolumeSource {
 	return nil
 }
 
-// VolumeSource is where the content of a volume comes from. Sources that are not
-// named here are in other_fields: {"nfs": {"server": "10.0.0.1", "path": "/data"}}.
+// VolumeSource is the source of a volume. Sources that have no field here are in
+// other_fields: {"nfs": {"server": "10.0.0.1", "path": "/data"}}.
 type VolumeSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Source:
@@ -850,7 +850,7 @@ func (x *PersistentVolumeClaimVolumeSource) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// SecurityContext is that of a whole pod.
+// SecurityContext is the security context of a pod.
 type SecurityContext struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RunAsNonRoot  *bool                  `protobuf:"varint,1,opt,name=run_as_non_root,json=runAsNonRoot,proto3,oneof" json:"run_as_non_root,omitempty"`

@@ -30,7 +30,7 @@ type PodStatus struct {
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// phase of the pod: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
-	// reason in one word why the pod waits or failed, such as OOMKilled.
+	// reason why the pod waits or failed, such as OOMKilled.
 	Reason        string           `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string           `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
@@ -267,7 +267,7 @@ func (x *TimelineEntry) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// NetworkPolicy asks for a NetworkPolicy that keeps a job to itself.
+// NetworkPolicy requests a NetworkPolicy that isolates the job's pods.
 type NetworkPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// template is Default or Restricted.

@@ -27,11 +27,11 @@ type CreateTrainJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Spec      *TrainJobSpec          `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// name of the job; without one it is trainjob- and what the cluster puts behind it.
+	// name of the job; default: generated, with the prefix trainjob-.
 	Name        string            `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,5,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// dry_run judges the job, and stores nothing.
+	// dry_run validates the job without creating it.
 	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -115,7 +115,7 @@ type CreateTrainJobResponse struct {
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Uid       string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// trainjob is what was stored.
+	// trainjob is the created job.
 	Trainjob      *TrainJob `protobuf:"bytes,5,opt,name=trainjob,proto3" json:"trainjob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -285,22 +285,23 @@ func (x *GetTrainJobResponse) GetTrainjob() *TrainJob {
 type ListTrainJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// label_selector as kubectl takes it: team=vision,tier!=test.
+	// label_selector in kubectl's syntax: team=vision,tier!=test.
 	LabelSelector string `protobuf:"bytes,2,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
-	// limit is how many jobs at most; 100 if it is 0.
+	// limit is the maximum number of jobs per page; 0 means 100.
 	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// continue_token is that of the response before, for the next page.
+	// continue_token of the previous response, to get the next page.
 	ContinueToken string `protobuf:"bytes,4,opt,name=continue_token,json=continueToken,proto3" json:"continue_token,omitempty"`
-	// all_namespaces in which the caller may list jobs, in the place of namespace.
+	// all_namespaces lists all namespaces in which the caller may list jobs; do not set
+	// namespace then.
 	AllNamespaces bool `protobuf:"varint,5,opt,name=all_namespaces,json=allNamespaces,proto3" json:"all_namespaces,omitempty"`
 	// status of the jobs: Pending, Running, Succeeded, Failed, Suspended, Queued.
 	Status string `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
-	// name_contains is a part of the jobs' names.
+	// name_contains is a text that the job's name must contain.
 	NameContains string `protobuf:"bytes,7,opt,name=name_contains,json=nameContains,proto3" json:"name_contains,omitempty"`
-	// sort is name, creationTime, startTime, status or namespace, with a "-" before it
-	// for the last one first.
+	// sort is name, creationTime, startTime, status or namespace. A leading "-" reverses
+	// the order.
 	Sort string `protobuf:"bytes,8,opt,name=sort,proto3" json:"sort,omitempty"`
-	// runtime is a runtime's name, or mpi for all of that framework.
+	// runtime is the name of a runtime, or mpi for all runtimes of that framework.
 	Runtime       string `protobuf:"bytes,9,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,9 +405,9 @@ type ListTrainJobsResponse struct {
 	Items []*TrainJob            `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// continue_token is empty on the last page.
 	ContinueToken string `protobuf:"bytes,2,opt,name=continue_token,json=continueToken,proto3" json:"continue_token,omitempty"`
-	// total is how many jobs there are on all pages.
+	// total is the number of jobs on all pages.
 	Total int32 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// resource_version is what to watch on from.
+	// resource_version to start a watch from.
 	ResourceVersion string `protobuf:"bytes,4,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -474,10 +475,10 @@ type DeleteTrainJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// grace_period_seconds that the job's pods have to stop; their own if not set.
-	// The caller must be allowed to delete pods.
+	// grace_period_seconds of the job's pods; default: their own. Needs permission to
+	// delete pods.
 	GracePeriodSeconds *int64 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3,oneof" json:"grace_period_seconds,omitempty"`
-	// dry_run asks whether it can be deleted, and deletes nothing.
+	// dry_run checks whether the job can be deleted, without deleting it.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -685,8 +686,8 @@ type WatchTrainJobStatusRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// resource_version of the last event that was seen; without one the status as it is
-	// now comes first.
+	// resource_version of the last event that the client received; default: start with
+	// the current status.
 	ResourceVersion string `protobuf:"bytes,3,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -748,7 +749,7 @@ type TrainJobStatusEvent struct {
 	// event_type is ADDED, MODIFIED or DELETED.
 	EventType string          `protobuf:"bytes,1,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
 	Status    *TrainJobStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// timestamp is when the server has sent the event.
+	// timestamp is the time at which the server sent the event.
 	Timestamp       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	ResourceVersion string                 `protobuf:"bytes,4,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -817,19 +818,19 @@ type GetTrainJobLogsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// pod_type is launcher or worker; both if not set.
+	// pod_type is launcher or worker; default: both.
 	PodType string `protobuf:"bytes,3,opt,name=pod_type,json=podType,proto3" json:"pod_type,omitempty"`
-	// pod_index is the number of the only worker.
+	// pod_index is the index of one worker, from 0.
 	PodIndex *int32 `protobuf:"varint,4,opt,name=pod_index,json=podIndex,proto3,oneof" json:"pod_index,omitempty"`
-	// follow reads on until the job has ended.
+	// follow streams the logs until the job has finished.
 	Follow bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
-	// tail_lines is how many lines of each container to begin with: 100 if not set, all
-	// if it is -1.
+	// tail_lines is the number of lines from the end of each container's log; -1 means
+	// all; default: 100.
 	TailLines *int64                 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3,oneof" json:"tail_lines,omitempty"`
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
-	// container of the pods; the first if not set.
+	// container of the pods; default: the first.
 	Container string `protobuf:"bytes,8,opt,name=container,proto3" json:"container,omitempty"`
-	// previous reads what ran before.
+	// previous returns the logs of the previous containers.
 	Previous      bool `protobuf:"varint,9,opt,name=previous,proto3" json:"previous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,7 +1202,7 @@ func (x *TrainJobSpec) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// RuntimeRef names a runtime.
+// RuntimeRef refers to a runtime.
 type RuntimeRef struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	ApiGroup *string                `protobuf:"bytes,1,opt,name=api_group,json=apiGroup,proto3,oneof" json:"api_group,omitempty"`
@@ -1271,7 +1272,7 @@ func (x *RuntimeRef) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Trainer is the training itself.
+// Trainer describes the training processes.
 type Trainer struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	NumNodes         *int32                 `protobuf:"varint,1,opt,name=num_nodes,json=numNodes,proto3,oneof" json:"num_nodes,omitempty"`
@@ -1388,7 +1389,7 @@ func (x *Trainer) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Launcher is what is particular to the pod that runs mpirun.
+// Launcher has the settings of the pod that runs mpirun.
 type Launcher struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resources     *ResourceRequirements  `protobuf:"bytes,1,opt,name=resources,proto3" json:"resources,omitempty"`
@@ -1441,7 +1442,7 @@ func (x *Launcher) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Initializer fetches what a training starts from.
+// Initializer downloads datasets and models before the training starts.
 type Initializer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dataset       *Source                `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -1510,7 +1511,7 @@ func (x *Initializer) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// Source is something to fetch.
+// Source is a dataset or a model to download.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// storage_uri is s3://bucket/path, hf://owner/name or pvc://claim/path.
@@ -1572,7 +1573,7 @@ func (x *Source) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// SecretRef names a Secret of the job's namespace.
+// SecretRef refers to a Secret in the job's namespace.
 type SecretRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1625,7 +1626,7 @@ func (x *SecretRef) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
-// InitializerStorage is a volume that every pod of a job can reach.
+// InitializerStorage is a volume that all pods of a job mount.
 type InitializerStorage struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ClaimName string                 `protobuf:"bytes,1,opt,name=claim_name,json=claimName,proto3" json:"claim_name,omitempty"`
@@ -1713,11 +1714,11 @@ type TrainJobStatus struct {
 	ObservedGeneration int64            `protobuf:"varint,12,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	// restart is set once the job was restarted after a failure, or is about to be.
 	Restart *Restart `protobuf:"bytes,13,opt,name=restart,proto3" json:"restart,omitempty"`
-	// quota_wait is set while a ResourceQuota refuses a part of the job.
+	// quota_wait is set while a ResourceQuota refuses some of the job's pods.
 	QuotaWait *QuotaWait `protobuf:"bytes,14,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
-	// failed_process is the process that failed, and what it wrote last.
+	// failed_process is the process that failed, with its last output.
 	FailedProcess *FailedProcess `protobuf:"bytes,15,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
-	// runtime_digest identifies the runtime that the job runs with: sha256: and 64
+	// runtime_digest is the digest of the runtime that the job runs with: sha256: and 64
 	// hexadecimal digits.
 	RuntimeDigest string `protobuf:"bytes,16,opt,name=runtime_digest,json=runtimeDigest,proto3" json:"runtime_digest,omitempty"`
 	// worker_count is the number of workers that the job has.

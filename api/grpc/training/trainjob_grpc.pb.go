@@ -32,17 +32,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TrainJobService is to TrainJobs what MPIJobService is to MPIJobs.
+// TrainJobService creates, reads and deletes TrainJobs, as MPIJobService does for
+// MPIJobs.
 type TrainJobServiceClient interface {
 	CreateTrainJob(ctx context.Context, in *CreateTrainJobRequest, opts ...grpc.CallOption) (*CreateTrainJobResponse, error)
 	GetTrainJob(ctx context.Context, in *GetTrainJobRequest, opts ...grpc.CallOption) (*GetTrainJobResponse, error)
 	ListTrainJobs(ctx context.Context, in *ListTrainJobsRequest, opts ...grpc.CallOption) (*ListTrainJobsResponse, error)
 	DeleteTrainJob(ctx context.Context, in *DeleteTrainJobRequest, opts ...grpc.CallOption) (*DeleteTrainJobResponse, error)
 	GetTrainJobStatus(ctx context.Context, in *GetTrainJobStatusRequest, opts ...grpc.CallOption) (*GetTrainJobStatusResponse, error)
-	// WatchTrainJobStatus tells the status as it is, and every change in its order,
-	// until the job is deleted; see WatchMPIJobStatus.
+	// WatchTrainJobStatus sends the current status, then every change in order, until
+	// the job is deleted; see WatchMPIJobStatus.
 	WatchTrainJobStatus(ctx context.Context, in *WatchTrainJobStatusRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TrainJobStatusEvent], error)
-	// GetTrainJobLogs are the lines of the job's pods, in the order of their time.
+	// GetTrainJobLogs returns the log lines of the job's pods, sorted by time.
 	GetTrainJobLogs(ctx context.Context, in *GetTrainJobLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogMessage], error)
 }
 
@@ -146,17 +147,18 @@ type TrainJobService_GetTrainJobLogsClient = grpc.ServerStreamingClient[LogMessa
 // All implementations must embed UnimplementedTrainJobServiceServer
 // for forward compatibility.
 //
-// TrainJobService is to TrainJobs what MPIJobService is to MPIJobs.
+// TrainJobService creates, reads and deletes TrainJobs, as MPIJobService does for
+// MPIJobs.
 type TrainJobServiceServer interface {
 	CreateTrainJob(context.Context, *CreateTrainJobRequest) (*CreateTrainJobResponse, error)
 	GetTrainJob(context.Context, *GetTrainJobRequest) (*GetTrainJobResponse, error)
 	ListTrainJobs(context.Context, *ListTrainJobsRequest) (*ListTrainJobsResponse, error)
 	DeleteTrainJob(context.Context, *DeleteTrainJobRequest) (*DeleteTrainJobResponse, error)
 	GetTrainJobStatus(context.Context, *GetTrainJobStatusRequest) (*GetTrainJobStatusResponse, error)
-	// WatchTrainJobStatus tells the status as it is, and every change in its order,
-	// until the job is deleted; see WatchMPIJobStatus.
+	// WatchTrainJobStatus sends the current status, then every change in order, until
+	// the job is deleted; see WatchMPIJobStatus.
 	WatchTrainJobStatus(*WatchTrainJobStatusRequest, grpc.ServerStreamingServer[TrainJobStatusEvent]) error
-	// GetTrainJobLogs are the lines of the job's pods, in the order of their time.
+	// GetTrainJobLogs returns the log lines of the job's pods, sorted by time.
 	GetTrainJobLogs(*GetTrainJobLogsRequest, grpc.ServerStreamingServer[LogMessage]) error
 	mustEmbedUnimplementedTrainJobServiceServer()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/storage"
 )
 
-// superviseCommand is what `up` leaves running.
+// superviseCommand is the supervisor, which `up` starts in the background.
 func superviseCommand(o *options) *cobra.Command {
 	var newMounts bool
 	command := &cobra.Command{
@@ -25,11 +25,11 @@ func superviseCommand(o *options) *cobra.Command {
 			return local.Supervise(ctx, c.Layout, newMounts)
 		}),
 	}
-	command.Flags().BoolVar(&newMounts, "new-mounts", false, "the mount namespace is new")
+	command.Flags().BoolVar(&newMounts, "new-mounts", false, "Set up the mounts of a new mount namespace")
 	return command
 }
 
-// storageCommand is a component of the cluster.
+// storageCommand is the storage provisioner, a component of the cluster.
 func storageCommand() *cobra.Command {
 	var kubeconfig, node, directory string
 	command := &cobra.Command{
@@ -49,8 +49,8 @@ func storageCommand() *cobra.Command {
 			return nil
 		},
 	}
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server")
-	command.Flags().StringVar(&node, "node", "", "the node whose directories they are")
-	command.Flags().StringVar(&directory, "directory", "", "where volumes are made")
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Path to the kubeconfig")
+	command.Flags().StringVar(&node, "node", "", "Name of the node with the directories")
+	command.Flags().StringVar(&directory, "directory", "", "Directory of the volumes")
 	return command
 }

@@ -17,7 +17,7 @@ import (
 func imageCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "image",
-		Short: "Images for the cluster, without a registry",
+		Short: "Build, load and list images",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -29,7 +29,7 @@ func imageMPICommand(o *options) *cobra.Command {
 	byDefault := definitionNames(image.MPI())
 	return &cobra.Command{
 		Use: "mpi [NAME...]",
-		Short: fmt.Sprintf("Build and load MPI images (default: %s), that of the demonstration (%s) or of a benchmark (%s)",
+		Short: fmt.Sprintf("Build and load MPI images (default: %s), the image of the demo (%s) or of a benchmark (%s)",
 			strings.Join(byDefault, ", "), image.Digits().Name, image.Horovod().Name),
 		ValidArgs: definitionNames(allImages()),
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
@@ -44,7 +44,7 @@ func imageMPICommand(o *options) *cobra.Command {
 
 func allImages() []image.Definition { return append(image.MPI(), image.Digits(), image.Horovod()) }
 
-// wantedImages are those that are named, else every MPI and nothing else.
+// wantedImages are the images with these names; default: the images of all MPIs.
 func wantedImages(names []string) ([]image.Definition, error) {
 	if len(names) == 0 {
 		return image.MPI(), nil
@@ -52,7 +52,7 @@ func wantedImages(names []string) ([]image.Definition, error) {
 	all := allImages()
 	for _, name := range names {
 		if known := definitionNames(all); !slices.Contains(known, name) {
-			return nil, fmt.Errorf("no MPI image %q; there are: %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("image %q does not exist; use one of: %s", name, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(definition image.Definition) bool { return !slices.Contains(names, definition.Name) }), nil
@@ -70,7 +70,7 @@ func imageLoadCommand(o *options) *cobra.Command {
 	var reference string
 	command := &cobra.Command{
 		Use:   "load FILE",
-		Short: "Load an image archive, or a static binary as an image of its own",
+		Short: "Load an image archive, or a static binary as an image",
 		Example: `  CGO_ENABLED=0 go build -o /tmp/tool ./cmd/tool
   cluster image load /tmp/tool --as trireme.local/tool:dev`,
 		Args: cobra.ExactArgs(1),
@@ -78,7 +78,7 @@ func imageLoadCommand(o *options) *cobra.Command {
 			return c.Load(ctx, arguments[0], reference)
 		}),
 	}
-	command.Flags().StringVar(&reference, "as", "", "what pods call the image of a binary, with a tag")
+	command.Flags().StringVar(&reference, "as", "", "Name and tag of the image that is made from a binary")
 	return command
 }
 

@@ -24,22 +24,22 @@ func logsCommand(o *options) *cobra.Command {
 	var follow bool
 	command := &cobra.Command{
 		Use:       "logs COMPONENT",
-		Short:     "Show what a component wrote, over all its restarts",
-		Long:      "Show what a component wrote, over all its restarts. Components: " + strings.Join(names, ", ") + ".",
+		Short:     "Show the log of a component, including restarts",
+		Long:      "Show the log of a component, including restarts. Components: " + strings.Join(names, ", ") + ".",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			if !slices.Contains(names, arguments[0]) {
-				return fmt.Errorf("no component %q; there are: %s", arguments[0], strings.Join(names, ", "))
+				return fmt.Errorf("component %q does not exist; use one of: %s", arguments[0], strings.Join(names, ", "))
 			}
 			if _, err := c.Running(ctx); err != nil && follow {
-				fmt.Fprintln(os.Stderr, "cluster: this is all:", err)
+				fmt.Fprintln(os.Stderr, "cluster: cannot follow the log:", err)
 				follow = false
 			}
 			return printLog(ctx, os.Stdout, c.Layout.Log(arguments[0]), follow)
 		}),
 	}
-	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
+	command.Flags().BoolVarP(&follow, "follow", "f", false, "Follow the log")
 	return command
 }
 
@@ -53,7 +53,7 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 	}
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
-		return fmt.Errorf("%s is not there yet: was the cluster ever up?", path)
+		return fmt.Errorf("%s does not exist: the cluster was never started", path)
 	}
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 			return nil
 		case <-time.After(200 * time.Millisecond):
 		}
-		// Emptied in the meantime: go on at its new beginning.
+		// The log was rotated: continue at the start of the file.
 		position, err := file.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -98,17 +98,17 @@ func envCommand(o *options) *cobra.Command {
 	}
 }
 
-// withoutProxy adds the cluster to what a proxy is not asked for.
+// withoutProxy is NO_PROXY with the addresses of the cluster.
 func withoutProxy(c *local.Cluster) string {
 	return strings.TrimPrefix(os.Getenv("NO_PROXY")+","+c.Layout.Network.Block.String(), ",")
 }
 
-// kubectlCommand hands the terminal over to kubectl, so that colours, editors
-// and Ctrl-C work as they do without us.
+// kubectlCommand replaces this process with kubectl, so that colors, editors and
+// Ctrl-C work as usual.
 func kubectlCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl ARGUMENTS...",
-		Short:              "Run the cluster's kubectl as its administrator",
+		Short:              "Run the cluster's kubectl as administrator",
 		DisableFlagParsing: true,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			programs, err := c.Programs(ctx)

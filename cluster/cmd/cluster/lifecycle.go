@@ -16,11 +16,11 @@ func upCommand(o *options) *cobra.Command {
 	var nodes, gpus int
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Build what is missing and start the cluster; again: make sure that it runs",
+		Short: "Build missing programs and start the cluster, or verify that it is running",
 		Args:  cobra.NoArgs,
 	}
-	command.Flags().IntVar(&nodes, "fake-nodes", 0, "simulated nodes to have (if not given: as many as there are)")
-	command.Flags().IntVar(&gpus, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node (if not given: as they have)")
+	command.Flags().IntVar(&nodes, "fake-nodes", 0, "Number of simulated nodes (default: keep the current number)")
+	command.Flags().IntVar(&gpus, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node (default: keep the current number)")
 	command.RunE = o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
 		var wishes local.UpOptions
 		for flag, wish := range map[string]struct {
@@ -31,14 +31,14 @@ func upCommand(o *options) *cobra.Command {
 				continue
 			}
 			if *wish.value < 0 {
-				return fmt.Errorf("--%s %d: there cannot be fewer than none", flag, *wish.value)
+				return fmt.Errorf("--%s must be 0 or greater, not %d", flag, *wish.value)
 			}
 			*wish.field = wish.value
 		}
 		if err := c.Up(ctx, wishes); err != nil {
 			return err
 		}
-		fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `%s kubectl get nodes`.\n", c.Layout.AdminKubeconfig(), os.Args[0])
+		fmt.Printf("The cluster is up. To use it:\n  export KUBECONFIG=%s\nor `%s kubectl get nodes`.\n", c.Layout.AdminKubeconfig(), os.Args[0])
 		return nil
 	})
 	return command
@@ -47,7 +47,7 @@ func upCommand(o *options) *cobra.Command {
 func downCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "Stop the cluster and leave nothing of it on the machine but its data",
+		Short: "Stop the cluster and remove everything from the machine except its data",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
 			return c.Down(ctx)
@@ -59,20 +59,20 @@ func resetCommand(o *options) *cobra.Command {
 	var images bool
 	command := &cobra.Command{
 		Use:   "reset",
-		Short: "Stop the cluster and forget its data: objects, volumes, certificates, logs",
+		Short: "Stop the cluster and delete its data: objects, volumes, certificates, logs",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
 			return c.Reset(ctx, images)
 		}),
 	}
-	command.Flags().BoolVar(&images, "images", false, "forget loaded images too")
+	command.Flags().BoolVar(&images, "images", false, "Also delete loaded images")
 	return command
 }
 
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the components, the nodes and what this cluster cannot do; exit code 1 if it is not well",
+		Short: "Show components, nodes and limitations of the cluster; exits with 1 if it is not healthy",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
 			healthy, err := c.Status(ctx, os.Stdout)
@@ -102,7 +102,7 @@ func buildCommand(o *options) *cobra.Command {
 func assetsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "assets",
-		Short: "Print the folder with kube-apiserver, etcd and kubectl, building them if need be (for envtest)",
+		Short: "Print the folder with kube-apiserver, etcd and kubectl for envtest; build them if they are missing",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
 			directory, err := c.Assets(ctx)

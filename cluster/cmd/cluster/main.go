@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/progress"
 )
 
-// errSilent ends the program with exit code 1 when everything is said already.
+// errSilent sets exit code 1 without an error message.
 var errSilent = errors.New("")
 
 func main() {
@@ -46,19 +46,19 @@ func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use:           "cluster",
-		Short:         "A real Kubernetes on this machine: built from source, private, gone after `down`",
+		Short:         "Run a real Kubernetes on this machine, built from source and isolated; `down` removes it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// So that the flags before `kubectl` are ours, and those after it are its own.
+		// Flags before `kubectl` are ours, flags after it are kubectl's.
 		TraverseChildren: true,
 		Args:             cobra.NoArgs,
 		RunE:             func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.PersistentFlags().StringVar(&o.name, "name", cmp.Or(os.Getenv("TRIREME_CLUSTER_NAME"), layout.DefaultName),
-		"which cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
-	root.PersistentFlags().StringVar(&o.source, "source", "", "the cluster/ folder of a checkout (default: found from where you stand)")
+		"Name of the cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
+	root.PersistentFlags().StringVar(&o.source, "source", "", "Path to the cluster/ folder of a checkout (default: the checkout of the current directory, or of this program)")
 	root.PersistentFlags().StringVar(&o.network, "network", cmp.Or(os.Getenv("TRIREME_CLUSTER_NETWORK"), layout.DefaultNetwork),
-		"address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
+		"Address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
 		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),
@@ -67,7 +67,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// cluster is what the commands act on.
+// cluster is the cluster that the flags select.
 func (o *options) cluster() (*local.Cluster, error) {
 	l, err := layout.New(o.name, o.findSource(), o.network)
 	if err != nil {
@@ -76,7 +76,7 @@ func (o *options) cluster() (*local.Cluster, error) {
 	return &local.Cluster{Layout: l, Progress: progress.New(os.Stderr)}, nil
 }
 
-// onCluster makes what acts on a cluster into what cobra runs.
+// onCluster turns a function of a cluster into one that cobra can run.
 func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, arguments []string) error {
 		c, err := o.cluster()
@@ -87,9 +87,9 @@ func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) 
 	}
 }
 
-// findSource looks for the checkout in the folder we are in and those above,
-// then beside this program (make puts it into bin/). Not finding it matters
-// only to what builds, which then says so.
+// findSource looks for the checkout in the current folder and its parents, then
+// beside this program (make builds it into bin/). Commands that build fail if it
+// is not found; others do not need it.
 func (o *options) findSource() string {
 	if o.source != "" {
 		return o.source

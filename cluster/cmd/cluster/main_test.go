@@ -66,13 +66,13 @@ func TestBadWordsGetHelp(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"a component that is none":      {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
-		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi, digits, horovod`},
+		"a component that is none":      {[]string{"logs", "kubelt"}, `component "kubelt" does not exist; use one of: etcd, kube-apiserver`},
+		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `image "openmpi6" does not exist; use one of: openmpi4, openmpi5, mpich, intelmpi, digits, horovod`},
 		"a name that does not fit":      {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
 		"a block of another size":       {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be the start of an IPv4 /16`},
 		"a command that is none":        {[]string{"upp"}, `unknown command "upp"`},
 		"an image command that is none": {[]string{"image", "lod"}, `unknown command "lod" for "cluster image"`},
-		"fewer nodes than none":         {[]string{"up", "--fake-nodes", "-1"}, "there cannot be fewer than none"},
+		"fewer nodes than none":         {[]string{"up", "--fake-nodes", "-1"}, "--fake-nodes must be 0 or greater, not -1"},
 		"an argument too many":          {[]string{"up", "now"}, `unknown command "now" for "cluster up"`},
 		"status without a cluster":      {[]string{"--name", "trireme-none", "status"}, "the cluster is not running; start it with `up`"},
 		"kubectl of another cluster":    {[]string{"--name", "trireme-none", "kubectl", "get", "nodes"}, "the cluster is not running; start it with `up`"},
@@ -128,7 +128,7 @@ func TestLogIsPrintedAndFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := printLog(t.Context(), io.Discard, path, false); err == nil || !strings.Contains(err.Error(), "was the cluster ever up?") {
+	if err := printLog(t.Context(), io.Discard, path, false); err == nil || !strings.Contains(err.Error(), "the cluster was never started") {
 		t.Errorf("no log at all: %v", err)
 	}
 	write(path+".1", "previous\n", 0)

@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintf(os.Stderr, "cluster: this machine runs %s: the local cluster needs Linux (namespaces, control groups); use a Linux virtual machine\n", runtime.GOOS)
+	fmt.Fprintf(os.Stderr, "cluster: this machine runs %s, but the local cluster needs Linux (namespaces, control groups); use a Linux virtual machine\n", runtime.GOOS)
 	os.Exit(1)
 }

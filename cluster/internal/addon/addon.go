@@ -1,5 +1,5 @@
-// Package addon creates, in a fresh API server, what turns Kubernetes into the
-// cluster that the project is tested on: rights, storage, JobSet, fake nodes.
+// Package addon creates the objects of a new cluster: RBAC, storage class, JobSet, fake
+// nodes.
 package addon
 
 import (
@@ -32,7 +32,7 @@ var manifests embed.FS
 
 const fieldManager = "trireme-cluster"
 
-// Apply makes the API server hold all addons, whatever it held of them before.
+// Apply creates or updates all addons.
 func Apply(ctx context.Context, config *rest.Config, l layout.Layout, kubernetes string) error {
 	objects, err := Objects(l, kubernetes)
 	if err != nil {
@@ -154,7 +154,7 @@ func redirectWebhooks(configuration *unstructured.Unstructured, l layout.Layout,
 	for i := range webhooks {
 		webhook, ok := webhooks[i].(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s: webhook %d is no object", configuration.GetName(), i)
+			return fmt.Errorf("%s: webhook %d is not an object", configuration.GetName(), i)
 		}
 		path, _, err := unstructured.NestedString(webhook, "clientConfig", "service", "path")
 		if err != nil {
@@ -165,7 +165,7 @@ func redirectWebhooks(configuration *unstructured.Unstructured, l layout.Layout,
 			"caBundle": base64.StdEncoding.EncodeToString(authority),
 		}
 		if path == "/mutate--v1-pod" || path == "/validate--v1-pod" {
-			// As JobSet's own deployment has it: only pods of a JobSet are its business.
+			// As in JobSet's own deployment: only pods of a JobSet.
 			webhook["objectSelector"] = map[string]any{"matchExpressions": []any{
 				map[string]any{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"},
 			}}

@@ -262,7 +262,7 @@ func TestObjectsSaysWhatIsWrong(t *testing.T) {
 			damage: func(t *testing.T, _ layout.Layout, kubernetes string) {
 				write(t, filepath.Join(kubernetes, "jobset-webhook.yaml"), "kind: MutatingWebhookConfiguration\nmetadata: {name: m}\nwebhooks: [text]\n")
 			},
-			wantError: "webhook 0 is no object",
+			wantError: "webhook 0 is not an object",
 		},
 	}
 	for sentence, test := range tests {

@@ -14,11 +14,11 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
 )
 
-// FakeNodeLabel selects simulated nodes, and them alone.
+// FakeNodeLabel is the label of simulated nodes.
 const FakeNodeLabel = "trireme.local/fake-node"
 
-// FakeNodes makes the cluster have exactly count simulated nodes with the
-// given number of GPUs each. kwok plays their kubelets.
+// FakeNodes creates and deletes simulated nodes until there are exactly count, with the
+// given number of GPUs each. kwok simulates their kubelets.
 func FakeNodes(ctx context.Context, client kubernetes.Interface, count, gpus int) error {
 	nodes := client.CoreV1().Nodes()
 	existing, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: FakeNodeLabel})
@@ -53,10 +53,10 @@ func FakeNodes(ctx context.Context, client kubernetes.Interface, count, gpus int
 	return nil
 }
 
-// usualGPUs is what a common GPU server has.
+// usualGPUs is the number of GPUs of a common GPU server.
 const usualGPUs = 8
 
-// CurrentFakeNodes says how many there are, and what each has.
+// CurrentFakeNodes returns the number of simulated nodes, and of GPUs of each.
 func CurrentFakeNodes(ctx context.Context, client kubernetes.Interface) (count, gpus int, err error) {
 	existing, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: FakeNodeLabel})
 	if err != nil {
@@ -73,8 +73,8 @@ const gpuResource corev1.ResourceName = "nvidia.com/gpu"
 
 func fakeNodeName(i int) string { return fmt.Sprintf("fake-%03d", i) }
 
-// fakeNode is the size of a common GPU server. Its taint keeps pods away that
-// did not ask to be simulated: they would never really run.
+// fakeNode has the size of a common GPU server. Its taint keeps pods away that do not
+// tolerate it: they would never really run.
 func fakeNode(i, gpus int) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("96"),

@@ -1,5 +1,5 @@
-// Package build makes the cluster's programs from their Go modules and keeps
-// them in the cache under a hash of everything that went into them.
+// Package build builds the cluster's programs from their Go modules and keeps them in
+// the cache under a hash of their sources.
 package build
 
 import (
@@ -25,14 +25,14 @@ type Module struct {
 	Name      string
 	Directory string
 	Programs  []Program
-	// Links are further names of the first program, which behaves by its name.
+	// Links are other names of the first program, which selects its function by name.
 	Links []string
 	// Extra are files taken from the module's dependencies, such as CRDs:
 	// name in the result -> module and path in it.
 	Extra map[string]ModuleFile
 }
 
-// Program is a binary and the package it is the main of.
+// Program is a binary and its main package.
 type Program struct {
 	Name    string
 	Package string
@@ -46,14 +46,14 @@ type ModuleFile struct {
 	Path   string
 }
 
-// Modules lists what the cluster is built from.
+// Modules lists the modules that the cluster is built from.
 func Modules(l layout.Layout) []Module {
 	kubernetesVersion := "-X k8s.io/component-base/version.gitVersion=" + layout.KubernetesVersion +
 		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
 		" -X k8s.io/client-go/pkg/version.gitVersion=" + layout.KubernetesVersion
 	const containerd = "github.com/containerd/containerd/v2"
 	containerdVersion := "-X " + containerd + "/version.Version=" + layout.ContainerdVersion
-	// Snapshotters that nobody uses here, left out for the sake of the build.
+	// Without unused snapshotters, which would make the build longer.
 	const containerdTags = "no_btrfs,no_devmapper,no_zfs"
 	jobSetFile := func(path string) ModuleFile { return ModuleFile{"sigs.k8s.io/jobset", "config/components/" + path} }
 	kwokStage := func(path string) ModuleFile { return ModuleFile{"sigs.k8s.io/kwok", "kustomize/stage/" + path} }
@@ -121,13 +121,13 @@ var buildFlags = []string{"-mod=readonly", "-trimpath", "-buildvcs=false"}
 func (m Module) hash(ctx context.Context) (string, error) {
 	files, err := os.ReadDir(m.Directory)
 	if err != nil || len(files) == 0 {
-		return "", errors.Join(fmt.Errorf("no source in %s: is this a complete checkout?", m.Directory), err)
+		return "", errors.Join(fmt.Errorf("%s contains no source: use a complete checkout", m.Directory), err)
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%+v\n%q\n", m.withoutDirectory(), buildFlags)
 	toolchain, err := goCommand(ctx, m.Directory, "env", "GOVERSION", "GOARCH").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26.6 or newer and put it on PATH", err)
+		return "", fmt.Errorf("get the version of Go: %w; install Go 1.26.6 or newer and put it on PATH", err)
 	}
 	sum.Write(toolchain)
 	for _, file := range files {
@@ -146,9 +146,8 @@ func (m Module) withoutDirectory() Module {
 	return m
 }
 
-// goCommand is go in the module's directory, whatever the user has set for
-// modules of his own. It is asked to end rather than killed, because it has
-// gigabytes of temporary files to remove.
+// goCommand runs go in the module's directory, without the user's Go settings. It is
+// interrupted and not killed, so that it can remove gigabytes of temporary files.
 func goCommand(ctx context.Context, directory string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", append([]string{"-C", directory}, arguments...)...)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
@@ -157,9 +156,9 @@ func goCommand(ctx context.Context, directory string, arguments ...string) *exec
 	return command
 }
 
-// Ensure gives the directory of the module's programs, building them if the
-// cache does not have them. Two callers at once build once; the other one is
-// told for whom it is waiting.
+// Ensure returns the directory of the module's programs, and builds them if they are
+// not in the cache. If another process is building them, Ensure waits for it and calls
+// waiting with its description.
 func Ensure(ctx context.Context, l layout.Layout, m Module, waiting func(string)) (directory string, built bool, err error) {
 	directory, err = Output(ctx, l, m)
 	if err != nil {
@@ -185,7 +184,7 @@ func Ensure(ctx context.Context, l layout.Layout, m Module, waiting func(string)
 	return directory, true, nil
 }
 
-// used tells whether the result is there, and notes that it was wanted.
+// used reports whether the result exists, and updates its time of last use.
 func used(directory string) bool {
 	if _, err := os.Stat(directory); err != nil {
 		return false
@@ -195,8 +194,8 @@ func used(directory string) bool {
 	return true
 }
 
-// build works in a directory beside the result and renames it when all is
-// there, so that an interrupted build is never taken for a finished one.
+// build works in a temporary directory and renames it at the end, so that an
+// interrupted build does not count as complete.
 func (m Module) build(ctx context.Context, l layout.Layout, directory string) error {
 	partial := directory + ".partial"
 	if err := os.RemoveAll(partial); err != nil {
@@ -265,8 +264,8 @@ func (m Module) copyExtra(ctx context.Context, file ModuleFile, target string) e
 	return os.WriteFile(target, content, 0o644)
 }
 
-// removeOlder keeps the results that were used last, so that switching between
-// two branches does not build each time and the disk does not fill up.
+// removeOlder keeps only the most recently used results: switching between two
+// branches does not cause a rebuild, and the disk does not fill up.
 func removeOlder(parent string) error {
 	const kept = 3
 	entries, err := os.ReadDir(parent)
@@ -295,8 +294,8 @@ func removeOlder(parent string) error {
 	return nil
 }
 
-// running tells whether a process was started from the directory: a cluster
-// must find its programs again when one of them dies.
+// running reports whether a process was started from the directory: a running cluster
+// needs its programs for restarts.
 func running(directory string) bool {
 	executables, _ := filepath.Glob("/proc/[0-9]*/exe")
 	return slices.ContainsFunc(executables, func(link string) bool {

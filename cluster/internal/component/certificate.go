@@ -7,8 +7,8 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/pki"
 )
 
-// Three authorities, so that a certificate of one world opens no door of
-// another: what etcd trusts must not follow from what the API server trusts.
+// Three CAs, so that a certificate for one purpose is not valid for another: etcd must
+// not trust every client that the API server trusts.
 const (
 	ClusterAuthority    = "cluster-ca"
 	EtcdAuthority       = "etcd-ca"

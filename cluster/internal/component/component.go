@@ -1,6 +1,6 @@
-// Package component describes the processes of the cluster: what each is
-// started with, what it waits for, how one sees that it is ready. It is a
-// table, computed from the layout alone; the supervisor acts on it.
+// Package component describes the processes of the cluster: command line, dependencies
+// and readiness probe. It is a table computed from the layout; the supervisor starts
+// the processes.
 package component
 
 import (
@@ -17,16 +17,16 @@ type Component struct {
 	// Path is the program; Args do not repeat it.
 	Path string
 	Args []string
-	// Store is set for what keeps the state of others and must end after them.
+	// Store is true for components that store the state of others and must stop last.
 	Store bool
-	// After names components that must have been ready once before this one
-	// is started for the first time.
+	// After lists components that must have been ready once before this one is started
+	// for the first time.
 	After []string
 	Ready Probe
 }
 
-// Probe is an HTTP GET that answers 200 when the component is ready. Leaf is
-// the client certificate to show, where one is asked for.
+// Probe is an HTTP GET that returns 200 when the component is ready. Leaf is the client
+// certificate, if the component requires one.
 type Probe struct {
 	URL  string
 	Leaf string
@@ -42,10 +42,10 @@ type Programs struct {
 	Tool       string // this program, which is also the storage provisioner
 }
 
-// Feature gates that make the scheduler place a group of pods all or nothing.
+// gangGates are the feature gates of native gang scheduling.
 const gangGates = "GenericWorkload=true,GangScheduling=true"
 
-// All lists the components in the order in which people think of them.
+// All lists the components in the order in which `status` shows them.
 func All(l layout.Layout, p Programs) []Component {
 	return []Component{
 		etcd(l, p),
@@ -62,7 +62,7 @@ func All(l layout.Layout, p Programs) []Component {
 	}
 }
 
-// Names lists the components without the need of a built cluster.
+// Names lists the names of the components; it does not need a built cluster.
 func Names() []string {
 	network, err := layout.ParseNetwork(layout.DefaultNetwork)
 	if err != nil {
@@ -164,8 +164,8 @@ func controllerManager(l layout.Layout, p Programs) Component {
 			"--cluster-signing-cert-file="+crt(l, ClusterAuthority),
 			"--cluster-signing-key-file="+key(l, ClusterAuthority),
 			"--feature-gates="+gangGates,
-			// One instance: an election would only delay it by the lease of
-			// the one that died.
+			// There is one instance: leader election would only delay a restart until
+			// the lease has expired.
 			"--leader-elect=false",
 			"--kube-api-qps=300", "--kube-api-burst=600",
 		),
@@ -188,7 +188,7 @@ func scheduler(l layout.Layout, p Programs) Component {
 	}
 }
 
-// serving is how controller-manager and scheduler take their certificates.
+// serving are the flags for the certificates of controller-manager and scheduler.
 func serving(l layout.Layout, leaf string, port int) []string {
 	return []string{
 		"--bind-address=127.0.0.1",
@@ -204,7 +204,7 @@ func containerd(l layout.Layout, p Programs) Component {
 		Store: true,
 		Path:  filepath.Join(p.Containerd, "containerd"),
 		Args:  []string{"--config=" + configFile(l, "containerd.toml"), "--log-level=warn"},
-		// kubelet is the one that finds out; a socket that accepts is enough here.
+		// A socket that accepts connections is enough; the kubelet checks the rest.
 		Ready: Probe{URL: "unix://" + l.ContainerdSocket()},
 	}
 }
@@ -233,7 +233,7 @@ func proxy(l layout.Layout, p Programs) Component {
 		Path:  filepath.Join(p.Kubernetes, "kube-proxy"),
 		After: []string{"kube-apiserver"},
 		Args:  []string{"--config=" + configFile(l, "kube-proxy.yaml")},
-		// livez, because healthz is also about the node's own deletion.
+		// livez, because healthz also fails when the node is being deleted.
 		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/livez", layout.ProxyHealthPort)},
 	}
 }
@@ -271,8 +271,8 @@ func jobSet(l layout.Layout, p Programs) Component {
 	}
 }
 
-// kwokStages say how simulated nodes and pods behave. They are kwok's own but
-// for the end of a pod, which is ours (templates/kwok.yaml).
+// kwokStages define the behavior of simulated nodes and pods. They are kwok's own,
+// except for the completion of a pod (templates/kwok.yaml).
 var kwokStages = []string{"kwok-node-initialize.yaml", "kwok-node-heartbeat.yaml", "kwok-pod-ready.yaml", "kwok-pod-delete.yaml"}
 
 func kwok(l layout.Layout, p Programs) Component {
@@ -285,8 +285,8 @@ func kwok(l layout.Layout, p Programs) Component {
 			"--manage-all-nodes=false",
 			"--manage-nodes-with-annotation-selector=" + FakeNodeAnnotation + "=" + FakeNodeValue,
 			"--node-ip=" + l.Network.Node().String(),
-			// As kubelets do. Without Leases a node counts as lost after 50 s, and its
-			// pods as not ready.
+			// Like kubelets. Without Leases, a node counts as lost after 50 s, and its pods
+			// as not ready.
 			"--node-lease-duration-seconds=40",
 			fmt.Sprintf("--server-address=127.0.0.1:%d", layout.KwokPort),
 			"--config=" + configFile(l, "kwok.yaml"),
@@ -299,8 +299,8 @@ func kwok(l layout.Layout, p Programs) Component {
 	return c
 }
 
-// Fake nodes are told from the real one by this annotation (for kwok) and a
-// taint of the same name (for pods, which must ask to be simulated).
+// Fake nodes have this annotation (for kwok) and a taint of the same name (for pods,
+// which must tolerate it).
 const (
 	FakeNodeAnnotation = "kwok.x-k8s.io/node"
 	FakeNodeValue      = "fake"
@@ -311,9 +311,8 @@ func key(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), le
 
 func configFile(l layout.Layout, name string) string { return filepath.Join(l.Config(), name) }
 
-// Environment is what every component runs with: nothing of the user's shell
-// (a proxy setting would send cluster traffic off the machine), and a PATH on
-// which containerd finds its shim.
+// Environment is the environment of every component: nothing from the user's shell (a
+// proxy setting would redirect cluster traffic), and a PATH with containerd's shim.
 func Environment(p Programs) []string {
 	path := []string{p.Containerd, p.Kubernetes, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 	return []string{"PATH=" + strings.Join(path, ":"), "HOME=/nonexistent"}

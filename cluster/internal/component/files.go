@@ -13,7 +13,7 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// Files gives the content of every configuration file by its path.
+// Files returns the content of every configuration file by its path.
 func Files(l layout.Layout, p Programs) (map[string][]byte, error) {
 	parsed, err := template.New("").Option("missingkey=error").ParseFS(templates, "templates/*")
 	if err != nil {

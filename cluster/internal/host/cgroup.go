@@ -57,8 +57,8 @@ func checkCgroups() error {
 	return nil
 }
 
-// CreateCgroup makes the group that all pods run below, in every hierarchy;
-// kubelet wants to find it.
+// CreateCgroup creates the parent group of all pods, in every hierarchy. The kubelet
+// expects it to exist.
 func CreateCgroup(name string) error {
 	trees, err := hierarchies()
 	if err != nil {
@@ -83,11 +83,11 @@ func CreateCgroup(name string) error {
 	return nil
 }
 
-// neededControllers are those that kubelet limits pods with.
+// neededControllers are the controllers that the kubelet uses for the limits of pods.
 var neededControllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// delegateControllers lets the group's children use them. On a machine that
-// systemd runs the root does so already.
+// delegateControllers enables the controllers for the children of the group. systemd
+// has already enabled them for the children of the root.
 func delegateControllers(root, group string) error {
 	for _, directory := range []string{root, group} {
 		file := filepath.Join(directory, "cgroup.subtree_control")
@@ -100,7 +100,7 @@ func delegateControllers(root, group string) error {
 				continue
 			}
 			if err := os.WriteFile(file, []byte("+"+controller), 0o644); err != nil {
-				return fmt.Errorf("enable controller %s: %w; in a container, give it a cgroup namespace of its own (--privileged --cgroupns=private)", controller, err)
+				return fmt.Errorf("enable controller %s: %w; in a container, use a private cgroup namespace (--privileged --cgroupns=private)", controller, err)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func processesOf(group string) []int {
 	return pids
 }
 
-// walkGroups visits children before their parents, as removal needs it.
+// walkGroups visits children before their parents, so that groups can be removed.
 func walkGroups(group string, visit func(string)) {
 	entries, err := os.ReadDir(group)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package host is the only part that knows the machine: what it must offer,
-// what the cluster changes on it, and how that is undone.
+// Package host contains everything that depends on the machine: its requirements,
+// what the cluster changes on it, and how to undo the changes.
 package host
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// Space that is needed, with a little air.
+// Disk space that is needed, with some reserve.
 const (
 	// A cold build: Go's caches and temporary files beside the programs.
 	buildSpace = 8 << 30
-	// Unpacked images and etcd; less when they are there already.
+	// Unpacked images and etcd; less if the images exist already.
 	newDataSpace = 4 << 30
 	oldDataSpace = 1 << 30
 )
 
-// CheckRoot is for everything that starts or ends a cluster.
+// CheckRoot fails if the user is not root. Starting and stopping a cluster need root.
 func CheckRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("user id %d is not root: namespaces, control groups and mounts need it; run the same command as root (with sudo, mind that it may not find Go)", os.Geteuid())
+	return fmt.Errorf("user id %d is not root: namespaces, control groups and mounts need root; run the same command as root (note that sudo may not find Go on your PATH)", os.Geteuid())
 }
 
-// Check says whether a new cluster can run here, naming everything that is wrong.
+// Check returns all reasons why a new cluster cannot run on this machine.
 func Check(l layout.Layout) error {
 	need := uint64(newDataSpace)
 	if _, err := os.Stat(l.ImageStore()); err == nil {
@@ -45,7 +45,7 @@ func Check(l layout.Layout) error {
 		CheckClaim(l.Data), CheckClaim(l.Run))
 }
 
-// CheckBuildSpace is for a build that the cache does not have.
+// CheckBuildSpace checks the disk space for a build that is not in the cache.
 func CheckBuildSpace(l layout.Layout) error {
 	return checkSpace(l.Cache, buildSpace, "TRIREME_CACHE")
 }
@@ -60,18 +60,18 @@ func checkSpace(directory string, need uint64, variable string) error {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(existing, &stat); err != nil {
-		return fmt.Errorf("look at the disk of %s: %w", directory, err)
+		return fmt.Errorf("check the disk of %s: %w", directory, err)
 	}
 	free := stat.Bavail * uint64(stat.Bsize)
 	if free < need {
-		return fmt.Errorf("disk of %s has %.1f GiB free, %.0f are needed; free some or put it elsewhere with %s=DIRECTORY",
+		return fmt.Errorf("disk of %s has %.1f GiB free, but %.0f GiB are needed; free space or use another directory with %s=DIRECTORY",
 			directory, float64(free)/(1<<30), float64(need)/(1<<30), variable)
 	}
 	return nil
 }
 
-// CheckNetwork refuses a block that overlaps with addresses or routes which
-// the machine already has: their traffic would silently end in the cluster.
+// CheckNetwork rejects a block that overlaps with addresses or routes of the
+// machine: their traffic would go to the cluster.
 func CheckNetwork(l layout.Layout) error {
 	taken, err := takenBlocks(l.HostDevice())
 	if err != nil {
@@ -79,7 +79,7 @@ func CheckNetwork(l layout.Layout) error {
 	}
 	for _, block := range taken {
 		if block.prefix.Overlaps(l.Network.Block) {
-			return fmt.Errorf("network %s is taken: device %s%s has %s; %s",
+			return fmt.Errorf("network %s is in use: device %s%s has %s; %s",
 				l.Network.Block, block.link.Attrs().Name, ownerOf(block.link), block.prefix, suggestBlock(taken))
 		}
 	}
@@ -101,7 +101,7 @@ func takenBlocks(exceptDevice string) (taken []block, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's addresses: %w", err)
 	}
-	// Most come with a route to their block, which says more; not all do.
+	// Most addresses also have a route to their block, but not all.
 	for _, address := range addresses {
 		routes = append(routes, netlink.Route{LinkIndex: address.LinkIndex, Dst: netlink.NewIPNet(address.IP)})
 	}
@@ -123,7 +123,7 @@ func takenBlocks(exceptDevice string) (taken []block, err error) {
 	return taken, nil
 }
 
-// suggestBlock finds one that is free, in the private ranges.
+// suggestBlock suggests a free block of the private ranges.
 func suggestBlock(taken []block) string {
 	for _, candidate := range []string{"10.199.0.0/16", "10.77.0.0/16", "172.29.0.0/16", "172.21.0.0/16", "192.168.0.0/16"} {
 		prefix := netip.MustParsePrefix(candidate)
@@ -134,8 +134,8 @@ func suggestBlock(taken []block) string {
 	return "choose another block with --network"
 }
 
-// ownerOf guesses, from the ways that well-known programs name their devices,
-// whose the device is: the kernel does not record which process made it.
+// ownerOf guesses the program that created a device by the name of the device: the
+// kernel does not record it.
 func ownerOf(link netlink.Link) string {
 	name := link.Attrs().Name
 	for prefix, owner := range map[string]string{
@@ -166,8 +166,7 @@ func tunHolder(device string) int {
 	return 0
 }
 
-// Find gives the first of the candidates that exists: an absolute path, or a
-// name on PATH.
+// Find returns the first candidate that exists: an absolute path, or a name on PATH.
 func Find(candidates ...string) (string, bool) {
 	for _, candidate := range candidates {
 		if path, err := exec.LookPath(candidate); err == nil {

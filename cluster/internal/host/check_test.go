@@ -52,7 +52,7 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	mountTmpfs(t, directory, "size=1m")
 	// Neither exists yet: the disk is that of the folder they will be made in.
 	l := layout.Layout{Cache: filepath.Join(directory, "cache"), Data: filepath.Join(directory, "deep", "data")}
-	if err := CheckBuildSpace(l); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("disk of %s has 0.0 GiB free, 8 are needed", l.Cache)) {
+	if err := CheckBuildSpace(l); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("disk of %s has 0.0 GiB free, but 8 GiB are needed", l.Cache)) {
 		t.Errorf("a cold build would fit on one megabyte: %v", err)
 	}
 	err := Check(l)
@@ -60,7 +60,7 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 		t.Fatal("a disk of one megabyte is enough")
 	}
 	for _, want := range []string{
-		fmt.Sprintf("disk of %s has 0.0 GiB free, 4 are needed", l.Data), "TRIREME_CLUSTER_DATA=DIRECTORY",
+		fmt.Sprintf("disk of %s has 0.0 GiB free, but 4 GiB are needed", l.Data), "TRIREME_CLUSTER_DATA=DIRECTORY",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %q:\n%v", want, err)

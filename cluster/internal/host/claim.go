@@ -6,25 +6,25 @@ import (
 	"path/filepath"
 )
 
-// claimMark is the file by which a directory is known to be a cluster's, and
-// so may be emptied.
+// claimMark is the file that marks a directory as one of a cluster, which may
+// therefore be deleted.
 const claimMark = ".trireme-cluster"
 
-// CheckClaim refuses a directory that holds what is not a cluster's: a person
-// may have named one that is in use.
+// CheckClaim rejects a directory with other files: a user may have set one that is
+// in use.
 func CheckClaim(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if os.IsNotExist(err) || err == nil && len(entries) == 0 || Claimed(directory) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", directory, err)
+		return fmt.Errorf("read %s: %w", directory, err)
 	}
-	return fmt.Errorf("directory %s holds other things (%s, ...); name one that is empty or does not exist, because `reset` empties it",
+	return fmt.Errorf("directory %s contains other files (%s, ...); use a directory that is empty or does not exist, because `reset` deletes its content",
 		directory, entries[0].Name())
 }
 
-// Claim makes the directory, if need be, and marks it as a cluster's.
+// Claim creates the directory if it does not exist, and marks it as a cluster's.
 func Claim(directory string, mode os.FileMode) error {
 	if err := CheckClaim(directory); err != nil {
 		return err
@@ -32,7 +32,7 @@ func Claim(directory string, mode os.FileMode) error {
 	if err := os.MkdirAll(directory, mode); err != nil {
 		return fmt.Errorf("create directory: %w", err)
 	}
-	// The umask took bits away.
+	// The umask may have removed bits of the mode.
 	if err := os.Chmod(directory, mode); err != nil {
 		return fmt.Errorf("create directory: %w", err)
 	}

@@ -22,7 +22,7 @@ func TestClaim(t *testing.T) {
 		}},
 		"one that somebody uses": {
 			prepare:   func(t *testing.T, directory string) { mkdir(t, filepath.Join(directory, "photos")) },
-			wantError: "holds other things (photos, ...); name one that is empty",
+			wantError: "contains other files (photos, ...); use a directory that is empty",
 		},
 	}
 	for sentence, test := range tests {

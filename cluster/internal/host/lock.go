@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes the lock that a file stands for. Whoever has to wait is told for
-// whom, and can be interrupted. A process that ends lets go of its locks.
+// Lock acquires the lock of a file. If it has to wait, it calls waiting with the
+// process that holds the lock. The kernel releases the locks of a process that exits.
 func Lock(ctx context.Context, file string, waiting func(holder string)) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", file, err)
@@ -35,7 +35,7 @@ func Lock(ctx context.Context, file string, waiting func(holder string)) (unlock
 	}
 }
 
-// TryLock gives neither a lock nor an error if somebody else has it.
+// TryLock returns neither a lock nor an error if another process holds the lock.
 func TryLock(file string) (unlock func(), err error) {
 	opened, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -48,8 +48,8 @@ func TryLock(file string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", file, err)
 	}
-	// The one who had it may have removed the file in the meantime: then this
-	// is a lock that nobody else will ask for.
+	// The previous holder may have removed the file in the meantime: then no other
+	// process would use this lock.
 	var mine, current unix.Stat_t
 	if unix.Fstat(int(opened.Fd()), &mine) != nil || unix.Stat(file, &current) != nil || mine.Ino != current.Ino {
 		opened.Close()

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Settings of the machine's kernel that kubelet changes when it starts.
+// kubeletSysctls are the kernel settings that the kubelet changes when it starts.
 var kubeletSysctls = []string{
 	"vm/overcommit_memory",
 	"vm/panic_on_oom",
@@ -22,18 +22,17 @@ var kubeletSysctls = []string{
 	"kernel/keys/root_maxbytes",
 }
 
-// Machine is what must be put back when the last cluster goes down. While one
-// runs nothing is: removing a directory that is a mount point in a cluster's
-// mount namespace would detach what is mounted there.
+// Machine is the state to restore when the last cluster stops. It is not restored
+// while a cluster is running: removing a directory that is a mount point in a
+// cluster's mount namespace would detach the mount there.
 type Machine struct {
 	Sysctls     map[string]string `json:"sysctls"`
 	Directories []string          `json:"directories"`
 	Clusters    []string          `json:"clusters"`
 }
 
-// Remember notes that a cluster runs and, for the first one, how the machine
-// was: kernel settings, and which of the directories that clusters mount over
-// had to be created.
+// Remember records that a cluster is running and, for the first one, the state of the
+// machine: kernel settings, and which mount points had to be created.
 func Remember(ctx context.Context, file, cluster string, mountpoints []string) error {
 	return changeRecord(ctx, file, func(machine *Machine) error {
 		if len(machine.Clusters) == 0 {
@@ -65,8 +64,8 @@ func currentSysctls() map[string]string {
 	return values
 }
 
-// Restore notes that a cluster is gone, and puts the machine back as the first
-// one found it when it was the last.
+// Restore records that a cluster has stopped. After the last one, it restores the
+// state of the machine before the first one.
 func Restore(ctx context.Context, file, cluster string) error {
 	return changeRecord(ctx, file, func(machine *Machine) error {
 		machine.Clusters = slices.DeleteFunc(machine.Clusters, func(name string) bool { return name == cluster })
@@ -74,7 +73,7 @@ func Restore(ctx context.Context, file, cluster string) error {
 			return nil
 		}
 		for _, directory := range machine.Directories {
-			// Only if it is still empty: others may have begun to use it.
+			// Only if it is still empty: other programs may use it now.
 			_ = os.Remove(directory)
 		}
 		machine.Directories = nil
@@ -95,9 +94,8 @@ func (m *Machine) restoreSysctls() error {
 	return nil
 }
 
-// changeRecord lets one process at a time change the record, which exists as
-// long as a cluster does. What was done is written down also when the rest
-// failed.
+// changeRecord lets one process at a time change the record, which exists while a
+// cluster is running. It saves the record even if the change failed halfway.
 func changeRecord(ctx context.Context, file string, change func(*Machine) error) error {
 	unlock, err := Lock(ctx, file+".lock", func(string) {})
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ArrangeMounts is called first thing in a new mount namespace: what is
-// mounted there from now on is the cluster's own affair and ends with its last
-// process. Each of the paths becomes a directory of ours.
+// ArrangeMounts sets up a new mount namespace: later mounts are visible only in the
+// cluster and disappear with its last process. It mounts our own directories over
+// the paths.
 func ArrangeMounts(paths map[string]string) error {
-	// Shared among the cluster's processes, which is what volumes with mount
-	// propagation ask for; cut off from the machine it already is.
+	// Shared among the cluster's processes, because volumes with mount propagation
+	// need it; it is already separate from the machine.
 	if err := unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("share mounts inside the cluster: %w", err)
 	}
@@ -32,8 +32,8 @@ func ArrangeMounts(paths map[string]string) error {
 	return nil
 }
 
-// EnterMountNamespace moves the calling thread, which must be locked to its
-// goroutine for good, into the mount namespace of a process.
+// EnterMountNamespace moves the calling thread, which must stay locked to its
+// goroutine, into the mount namespace of a process.
 func EnterMountNamespace(pid int) error {
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 	if err != nil {
@@ -50,12 +50,12 @@ func EnterMountNamespace(pid int) error {
 	return nil
 }
 
-// Unmount makes sure that nothing is mounted below the directories, before
-// somebody deletes them: deleting through a mount would delete what it shows.
+// Unmount unmounts everything below the directories before they are deleted:
+// deleting through a mount would delete the mounted files.
 func Unmount(directories ...string) error {
 	var places []string
 	for _, directory := range directories {
-		// The kernel lists places, not the links that lead to them.
+		// The kernel lists resolved paths, not symbolic links.
 		place, err := filepath.EvalSymlinks(directory)
 		if err != nil {
 			place = filepath.Clean(directory)

@@ -19,13 +19,13 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// The cluster's network is a namespace of its own, joined to the machine by
-// one pair of devices. So no port, firewall rule or bridge of the machine can
-// be in its way, nothing can leave it, and deleting the namespace deletes
-// every rule and device that kube-proxy and the CNI plugins made.
+// The cluster has its own network namespace, connected to the machine by one pair of
+// devices. Ports, firewall rules and bridges of the machine do not affect it, there
+// is no egress, and deleting the namespace deletes every rule and device that
+// kube-proxy and the CNI plugins created.
 const nodeLink = "node0"
 
-// CreateNetwork makes the namespace and the link, or finds them as they were.
+// CreateNetwork creates the namespace and the link if they do not exist.
 func CreateNetwork(l layout.Layout) error {
 	if link, err := netlink.LinkByName(l.HostDevice()); err == nil {
 		addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
@@ -34,7 +34,7 @@ func CreateNetwork(l layout.Layout) error {
 		}
 		isHost := func(address netlink.Addr) bool { return address.IP.Equal(l.Network.Host().AsSlice()) }
 		if len(addresses) > 0 && !slices.ContainsFunc(addresses, isHost) {
-			return fmt.Errorf("device %s of this cluster has %s, not an address of %s; take the cluster `down` first",
+			return fmt.Errorf("device %s of this cluster has %s, which is not an address of %s; stop the cluster with `down` first",
 				l.HostDevice(), addresses[0].IPNet, l.Network.Block)
 		}
 		if _, err := os.Stat(l.NetworkNamespace()); err == nil && len(addresses) > 0 {
@@ -53,8 +53,8 @@ func CreateNetwork(l layout.Layout) error {
 	return nil
 }
 
-// createNamespace needs a thread to spare: making a named namespace moves the
-// thread into it, also when it fails half-way.
+// createNamespace needs a separate thread: creating a named namespace moves the
+// thread into it, even if it fails halfway.
 func createNamespace(name string) error {
 	return onThreadOfItsOwn(func() error {
 		created, err := netns.NewNamed(name)
@@ -105,9 +105,9 @@ func createLink(l layout.Layout) error {
 	return machine.RouteAdd(&netlink.Route{Dst: ipNet(n.Block), Gw: n.Node().AsSlice()})
 }
 
-// routeServices gives ClusterIPs a route, because the kernel looks for one
-// before kube-proxy's rules rewrite the address. One without rules ends at the
-// link, where nobody answers for it: it cannot leave the machine.
+// routeServices adds a route for ClusterIPs, because the kernel needs one before
+// kube-proxy's rules rewrite the address. Packets to an address without rules end at
+// the link and do not leave the machine.
 func routeServices(inside *netlink.Handle, n layout.Network) error {
 	link, err := inside.LinkByName(nodeLink)
 	if err != nil {
@@ -143,7 +143,7 @@ func ipNet(prefix netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), 32)}
 }
 
-// DeleteNetwork undoes CreateNetwork; what is not there is fine.
+// DeleteNetwork undoes CreateNetwork. It ignores what does not exist.
 func DeleteNetwork(l layout.Layout) error {
 	if link, err := netlink.LinkByName(l.HostDevice()); err == nil {
 		if err := netlink.LinkDel(link); err != nil {
@@ -152,7 +152,7 @@ func DeleteNetwork(l layout.Layout) error {
 	}
 	err := netns.DeleteNamed(l.Name)
 	if errors.Is(err, syscall.EINVAL) {
-		// Nothing is mounted there: the file outlived the machine's last start.
+		// Nothing is mounted: the file is left from before the last reboot.
 		err = os.Remove(l.NetworkNamespace())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -161,8 +161,8 @@ func DeleteNetwork(l layout.Layout) error {
 	return nil
 }
 
-// InNamespace runs a function on a thread inside the cluster's network
-// namespace, so that processes it starts are born there.
+// InNamespace runs a function on a thread inside the cluster's network namespace, so
+// that processes it starts run there.
 func InNamespace(l layout.Layout, run func() error) error {
 	return onThreadOfItsOwn(func() error {
 		space, err := netns.GetFromName(l.Name)
@@ -177,10 +177,10 @@ func InNamespace(l layout.Layout, run func() error) error {
 	})
 }
 
-// onThreadOfItsOwn runs work that makes its thread unfit for anything else:
-// the thread, never unlocked, ends with the goroutine. The main thread cannot
-// end, and what it has entered counts as the whole process's; so it is held
-// while another does the work.
+// onThreadOfItsOwn runs work that makes its thread unusable for anything else: the
+// thread, never unlocked, exits with the goroutine. The main thread cannot exit, and
+// its namespaces count as those of the process; so it is locked while another thread
+// does the work.
 func onThreadOfItsOwn(work func() error) error {
 	result := make(chan error)
 	go func() {
@@ -195,9 +195,9 @@ func onThreadOfItsOwn(work func() error) error {
 	return <-result
 }
 
-// PortHolders says which process (0 if it hides) listens on each of the ports
-// inside the cluster's network namespace: an orphan of a cluster that was not
-// ended well, or something that a person started there.
+// PortHolders returns the process (0 if it is not visible) that listens on each of the
+// ports inside the cluster's network namespace: a leftover of a cluster that was not
+// stopped properly, or a process that a user started there.
 func PortHolders(l layout.Layout, ports []int) (map[int]int, error) {
 	holders := map[int]int{}
 	err := InNamespace(l, func() error {
@@ -214,8 +214,8 @@ func PortHolders(l layout.Layout, ports []int) (map[int]int, error) {
 	return holders, err
 }
 
-// listenerOf finds the process behind a listening port by way of the socket's
-// inode, as `ss -p` does. It runs on a thread inside the namespace.
+// listenerOf finds the process that listens on a port by the inode of the socket, like
+// `ss -p`. It runs on a thread inside the namespace.
 func listenerOf(port int) int {
 	const listening, addressField, stateField, inodeField = "0A", 1, 3, 9
 	for _, table := range []string{"tcp", "tcp6"} {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Program is something that comes from a Debian package. It is looked for
-// before the package is, because installing Debian's runc beside Docker's
-// would remove Docker.
+// Program is a program of a Debian package. The package is installed only if the
+// program is missing, because installing Debian's runc would remove Docker, which has
+// its own.
 type Program struct {
 	Package    string
 	Candidates []string
@@ -27,8 +27,8 @@ var (
 	Nftables = Program{"nftables", []string{"nft", "/usr/sbin/nft"}}
 )
 
-// Install makes sure that every program is there, and nothing else of the
-// machine changes: apt may not remove a package.
+// Install installs the packages of missing programs and changes nothing else: apt may
+// not remove a package.
 func Install(ctx context.Context, log io.Writer, programs ...Program) error {
 	var missing []string
 	for _, program := range programs {
@@ -45,15 +45,15 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 		return nil
 	}
 	if _, found := Find("apt-get"); !found {
-		return fmt.Errorf("programs of the Debian packages %s are missing and there is no apt-get: install them by hand (runc, nft, CNI plugins in /opt/cni/bin)",
+		return fmt.Errorf("programs of the Debian packages %s are missing, and so is apt-get: install them manually (runc, nft, CNI plugins in /opt/cni/bin)",
 			strings.Join(missing, ", "))
 	}
-	// A fresh machine may be installing its own updates: wait for it.
+	// A new machine may be installing updates: wait for the lock.
 	arguments := append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "-o", "DPkg::Lock::Timeout=120"}, missing...)
 	if err := apt(ctx, log, arguments...); err == nil {
 		return nil
 	}
-	// A fresh machine has no package lists yet, an old one has stale ones.
+	// A new machine has no package lists yet, an old one has stale ones.
 	if err := apt(ctx, log, "update"); err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 func apt(ctx context.Context, log io.Writer, arguments ...string) error {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, "apt-get", arguments...)
-	// Killed, it would leave packages half configured.
+	// Do not kill apt-get: it would leave packages half configured.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 30 * time.Second
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s\nrepair apt (or install the packages by hand) and run the same command again",
+		return fmt.Errorf("apt-get %s: %w\n%s\nrepair apt (or install the packages manually) and retry",
 			strings.Join(arguments, " "), errors.Join(err, ctx.Err()), Tail(output.String(), 8))
 	}
 	return nil

@@ -59,18 +59,18 @@ func TestInstall(t *testing.T) {
 			wantCalls: []string{install + "absent-package", "update", install + "absent-package"},
 			wantErrors: []string{
 				"apt-get install", "exit status 100", "E: Unable to locate package absent-package",
-				"repair apt (or install the packages by hand) and run the same command again",
+				"repair apt (or install the packages manually) and retry",
 			},
 		},
 		"no network for the update": {
 			apt:        `echo "E: $1 failed"; exit 100`,
 			programs:   []Program{absent},
 			wantCalls:  []string{install + "absent-package", "update"},
-			wantErrors: []string{"apt-get update", "E: update failed", "run the same command again"},
+			wantErrors: []string{"apt-get update", "E: update failed", "and retry"},
 		},
 		"no apt-get": {
 			apt: "-", programs: []Program{absent, other},
-			wantErrors: []string{"absent-package, other-package", "there is no apt-get", "by hand"},
+			wantErrors: []string{"absent-package, other-package", "so is apt-get", "install them manually"},
 		},
 	}
 	for sentence, test := range tests {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Describe names a process as an error message should.
+// Describe describes a process for an error message.
 func Describe(pid int) string {
 	if pid == 0 {
-		return "a process that cannot be seen from here"
+		return "a process in another PID namespace"
 	}
 	line := CommandLine(pid)
 	if line == "" {
@@ -38,7 +38,7 @@ func CommandLine(pid int) string {
 	return strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 }
 
-// pidOf takes the number out of a path below /proc/PID.
+// pidOf returns the PID of a path below /proc/PID.
 func pidOf(path string) int {
 	pid, err := strconv.Atoi(strings.Split(path, "/")[2])
 	if err != nil {
@@ -53,13 +53,12 @@ func Alive(pid int) bool {
 	if err != nil {
 		return false
 	}
-	// The state follows the command's name, which may itself hold anything.
+	// The state follows the name of the command, which may contain any character.
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	return !strings.HasPrefix(strings.TrimSpace(rest), "Z")
 }
 
-// StartTime tells two processes apart that had the same number one after the
-// other.
+// StartTime distinguishes processes that had the same PID one after the other.
 func StartTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -73,8 +72,8 @@ func StartTime(pid int) string {
 	return fields[startTimeAfterName]
 }
 
-// InNetworkNamespace lists the processes that run in the namespace held by a
-// file, which are the cluster's components and the shims of its pods.
+// InNetworkNamespace lists the processes in the network namespace of a file: the
+// cluster's components and the shims of its pods.
 func InNetworkNamespace(file string) []int {
 	var want syscall.Stat_t
 	if syscall.Stat(file, &want) != nil {
@@ -92,8 +91,8 @@ func InNetworkNamespace(file string) []int {
 	return pids
 }
 
-// Kill ends the processes that list names, again and again, because a dying
-// parent may still have started one, and waits until none is left.
+// Kill kills the processes that list returns and waits until none is left. It repeats
+// this, because a parent may start a process before it exits.
 func Kill(list func() []int, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
@@ -104,21 +103,21 @@ func Kill(list func() []int, timeout time.Duration) error {
 			}
 			living = append(living, pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("end %s: %w", Describe(pid), err)
+				return fmt.Errorf("stop %s: %w", Describe(pid), err)
 			}
 		}
 		if len(living) == 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s does not end; it is stuck in the kernel, only a restart of the machine helps", Describe(living[0]))
+			return fmt.Errorf("%s cannot be killed; it hangs in the kernel: restart the machine", Describe(living[0]))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// ForgetShellLimits gives this process, and so every pod, the limits of a
-// server instead of those of the shell that the cluster was started from.
+// ForgetShellLimits raises the resource limits of this process, and therefore of all
+// pods, which would otherwise have those of the user's shell.
 func ForgetShellLimits() {
 	syscall.Umask(0o022)
 	const manyFiles = 1 << 20
@@ -127,7 +126,7 @@ func ForgetShellLimits() {
 		if unix.Getrlimit(resource, &limit) != nil {
 			continue
 		}
-		// Raising the hard limit takes a right that root may not have.
+		// Raising the hard limit needs a capability that root may not have.
 		if unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}) != nil {
 			_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: limit.Max, Max: limit.Max})
 		}

@@ -49,7 +49,7 @@ func TestDescribe(t *testing.T) {
 		"one that changed":      {pid: long, want: fmt.Sprintf("process %d (sleep 600)", long)},
 		"a zombie has no words": {pid: dead, want: fmt.Sprintf("process %d", dead)},
 		"one that is gone":      {pid: missing, want: fmt.Sprintf("process %d", missing)},
-		"one that hides":        {pid: 0, want: "a process that cannot be seen from here"},
+		"one that hides":        {pid: 0, want: "a process in another PID namespace"},
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestKillDoesNotWaitForEver(t *testing.T) {
 		last = start(t, "sleep", "600").Process.Pid
 		return []int{last}
 	}, 50*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", last)) || !strings.Contains(err.Error(), "does not end") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", last)) || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Errorf("error %v does not name the process", err)
 	}
 }

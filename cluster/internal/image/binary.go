@@ -23,7 +23,7 @@ const nonroot = "65532:65532"
 // digest, so that an import of it is recognised as nothing new.
 func FromBinary(binary, ref, outPath string) error {
 	if err := fromBinary(binary, ref, outPath); err != nil {
-		return fmt.Errorf("make image %s of %s: %w", ref, binary, err)
+		return fmt.Errorf("build image %s from %s: %w", ref, binary, err)
 	}
 	return nil
 }

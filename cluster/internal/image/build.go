@@ -110,7 +110,7 @@ func buildLayers(ctx context.Context, def Definition, workDir string, log io.Wri
 func buildRootfs(ctx context.Context, def Definition, path string, log io.Writer) error {
 	err := writeGzip(path, func(w io.Writer) error { return run(ctx, rootfsCommand(def), w, log) })
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("make a Debian %s root file system; this needs root, the Debian archive within reach "+
+		return fmt.Errorf("create a Debian %s root file system; this needs root, access to the Debian archive "+
 			"and its keys (package debian-archive-keyring): %w", def.Suite, err)
 	}
 	return err

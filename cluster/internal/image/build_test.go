@@ -221,7 +221,7 @@ func TestBuildFails(t *testing.T) {
 				fakeMmdebstrap(t, rootfs)
 				fakePip(t, map[string]entry{"../../etc/passwd": {0o644, ""}})
 			},
-			[]string{"leads out of the wheel"},
+			[]string{"is outside of the wheel"},
 		},
 		"on a reference that is none": {
 			withoutTag,

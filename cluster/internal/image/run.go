@@ -44,7 +44,7 @@ func run(ctx context.Context, command []string, stdout, log io.Writer) error {
 		return fmt.Errorf("%s: %w", command[0], ctx.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w; its last messages:\n%s", command[0], err, messages)
+		return fmt.Errorf("%s: %w; its last output:\n%s", command[0], err, messages)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func probeHostTools(ctx context.Context, def Definition) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("%q does not run on this host (%w): install the Debian package %s",
+			return fmt.Errorf("%q cannot be run on this machine (%w): install the Debian package %s",
 				strings.Join(tool.Probe, " "), err, tool.Package)
 		}
 	}

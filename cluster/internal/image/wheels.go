@@ -25,11 +25,11 @@ const wheelPrefix = "/usr/local"
 // proxy and certificates.
 func downloadWheels(ctx context.Context, def Definition, dir string, log io.Writer) error {
 	if def.Python == "" {
-		return errors.New("the definition has wheels but no Python version to select them by")
+		return errors.New("the definition has wheels but no Python version")
 	}
 	err := run(ctx, downloadCommand(def, dir), nil, log)
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("download %s; if the package index is within reach, check the pinned versions: %w",
+		return fmt.Errorf("download %s: %w; check the connection to the package index and the pinned versions",
 			strings.Join(def.Pip, ", "), err)
 	}
 	return err
@@ -102,7 +102,7 @@ func appendWheel(layer *tar.Writer, wheel string, def Definition) error {
 // modules.
 func installPath(file, python string) (string, error) {
 	if !fs.ValidPath(file) {
-		return "", fmt.Errorf("path %q leads out of the wheel", file)
+		return "", fmt.Errorf("path %q is outside of the wheel", file)
 	}
 	modules := path.Join(wheelPrefix, "lib/python"+python, "dist-packages")
 	top, rest, _ := strings.Cut(file, "/")

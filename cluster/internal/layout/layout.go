@@ -1,5 +1,4 @@
-// Package layout says where everything of the local cluster lives: one place
-// for paths, ports and addresses, so that no two parts can disagree.
+// Package layout defines the paths, ports and addresses of the local cluster.
 package layout
 
 import (
@@ -11,7 +10,7 @@ import (
 	"regexp"
 )
 
-// DefaultName is the name of the cluster that people get who do not name it.
+// DefaultName is the default name of a cluster.
 const DefaultName = "trireme"
 
 // Versions of what the cluster is built from, as users see them.
@@ -21,8 +20,8 @@ const (
 	JobSetVersion     = "v0.12.0"
 )
 
-// Ports, all inside the cluster's own network namespace, so that none of them
-// can be taken by another program of the machine.
+// Ports, all inside the cluster's own network namespace, so that other programs of the
+// machine cannot use them.
 const (
 	APIServerPort         = 6443
 	EtcdClientPort        = 2379
@@ -52,9 +51,9 @@ const ClusterDomain = "cluster.local"
 // PauseImage holds a pod's namespaces open; nothing can be pulled, so it is ours.
 const PauseImage = "trireme.local/pause:1"
 
-// Layout holds the directories of one local cluster. Cache outlives every
-// cluster and can be deleted while none runs; Data is the cluster's memory between
-// `up` and `up`; Run exists only while the cluster does.
+// Layout holds the directories of one local cluster. Cache is shared by all clusters
+// and can be deleted while none is running; Data is kept when the cluster is stopped;
+// Run exists only while the cluster is running.
 type Layout struct {
 	// Name is also that of the network namespace, the control group, the node
 	// and the context in the kubeconfig.
@@ -66,14 +65,13 @@ type Layout struct {
 	Network Network
 }
 
-// namePattern keeps a cluster from being named after something that is not
-// ours: ending it removes the device and the control group of its name. The
-// kernel takes 15 characters for a device.
+// namePattern prevents names that belong to other programs: stopping a cluster deletes
+// the device and the control group with its name. The kernel allows 15 characters for
+// a device.
 var namePattern = regexp.MustCompile(`^trireme(-[a-z0-9]{1,6})?$`)
 
-// New resolves the directories. All clusters share one cache; everything else
-// follows from the name, so that a test can have a cluster beside the one that
-// its developer works with.
+// New resolves the directories. All clusters share one cache; everything else depends
+// on the name, so that a test cluster can run beside the developer's own.
 func New(name, source, block string) (Layout, error) {
 	if !namePattern.MatchString(name) {
 		return Layout{}, fmt.Errorf("cluster name %q must be trireme, or trireme- and up to 6 lower case letters or digits", name)
@@ -100,13 +98,13 @@ func New(name, source, block string) (Layout, error) {
 	}
 	for _, directory := range []*string{&l.Cache, &l.Data, &l.Run} {
 		if !filepath.IsAbs(*directory) {
-			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", *directory)
+			return Layout{}, fmt.Errorf("directory %q must be an absolute path", *directory)
 		}
 		*directory = filepath.Clean(*directory)
 	}
-	// The kernel takes 107 characters for a socket; the longest name is ours.
+	// The kernel allows 107 characters for the path of a socket; this is the longest.
 	if longest := 107 - len("/supervisor.sock"); len(l.Run) > longest {
-		return Layout{}, fmt.Errorf("directory %q is too long for the sockets in it: %d characters at most", l.Run, longest)
+		return Layout{}, fmt.Errorf("directory %q is too long for its sockets: the maximum is %d characters", l.Run, longest)
 	}
 	return l, nil
 }
@@ -138,27 +136,27 @@ func (l Layout) ContainerdSocket() string {
 }
 func (l Layout) SupervisorSocket() string { return filepath.Join(l.Run, "supervisor.sock") }
 
-// MachineRecord is shared by all clusters: what the machine was like before
-// the first of them.
+// MachineRecord is the state of the machine before the first cluster; all clusters
+// share it.
 func (l Layout) MachineRecord() string { return "/run/trireme-machine.json" }
 
-// Lock is held by whoever changes the cluster from outside.
+// Lock is held by commands that change the cluster.
 func (l Layout) Lock() string { return filepath.Join(l.Cache, "locks", l.Name) }
 
-// Kubeconfig is the one that the named component authenticates with.
+// Kubeconfig is the kubeconfig of a component.
 func (l Layout) Kubeconfig(component string) string {
 	return filepath.Join(l.Config(), component+".kubeconfig")
 }
 
-// Log is what the named component wrote, over all its restarts.
+// Log is the log of a component, including restarts.
 func (l Layout) Log(component string) string {
 	return filepath.Join(l.Logs(), component+".log")
 }
 
-// HostPaths are directories that kubelet, containerd and the CNI library use
-// under fixed names. Inside the cluster's mount namespace each is a directory
-// of ours, so that another kubelet or containerd on this machine is not
-// disturbed (kubelet deletes every socket in device-plugins when it starts).
+// HostPaths are directories with fixed names that kubelet, containerd and the CNI
+// library use. In the cluster's mount namespace, each is one of our directories, so
+// that another kubelet or containerd on this machine is not affected (kubelet deletes
+// every socket in device-plugins when it starts).
 func (l Layout) HostPaths() map[string]string {
 	return map[string]string{
 		"/var/lib/kubelet":    filepath.Join(l.Hidden(), "kubelet"),
@@ -168,20 +166,20 @@ func (l Layout) HostPaths() map[string]string {
 	}
 }
 
-// Network is one block of addresses, cut into the link between the machine and
-// the cluster, the Services and the pods.
+// Network is one block of addresses, divided into the link between the machine and the
+// cluster, the Services and the pods.
 type Network struct {
 	Block netip.Prefix
 }
 
-// DefaultNetwork is a part of the private range that common tools leave alone.
+// DefaultNetwork is a part of the private range that common tools do not use.
 const DefaultNetwork = "10.199.0.0/16"
 
 // ParseNetwork accepts an IPv4 /16.
 func ParseNetwork(block string) (Network, error) {
 	prefix, err := netip.ParsePrefix(block)
 	if err != nil {
-		return Network{}, fmt.Errorf("network %q: %w; give a block such as %s", block, err, DefaultNetwork)
+		return Network{}, fmt.Errorf("network %q: %w; use a block such as %s", block, err, DefaultNetwork)
 	}
 	if !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix.Masked() != prefix {
 		return Network{}, fmt.Errorf("network %q must be the start of an IPv4 /16, such as %s", block, DefaultNetwork)
@@ -194,8 +192,7 @@ func (n Network) address(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{octets[0], octets[1], third, fourth})
 }
 
-// Host is the machine's own address on the link; pods reach programs on the
-// machine by it.
+// Host is the machine's address on the link; pods reach programs on the machine at it.
 func (n Network) Host() netip.Addr { return n.address(0, 1) }
 
 // Node is the cluster's address: API server, kubelet and DNS.
@@ -207,7 +204,7 @@ func (n Network) Link() netip.Prefix { return netip.PrefixFrom(n.address(0, 0), 
 // Services is the range of ClusterIPs.
 func (n Network) Services() netip.Prefix { return netip.PrefixFrom(n.address(64, 0), 18) }
 
-// KubernetesService is the ClusterIP that the API server gives itself.
+// KubernetesService is the ClusterIP of the API server.
 func (n Network) KubernetesService() netip.Addr { return n.address(64, 1) }
 
 // Pods is the range of pod addresses.

@@ -69,9 +69,9 @@ func TestNetworks(t *testing.T) {
 	}{
 		"the default":                   {block: DefaultNetwork},
 		"another private block":         {block: "172.20.0.0/16"},
-		"no length":                     {block: "10.199.0.0", wantError: "give a block such as " + DefaultNetwork},
-		"not an address":                {block: "example.org/16", wantError: "give a block such as " + DefaultNetwork},
-		"empty":                         {block: "", wantError: "give a block such as " + DefaultNetwork},
+		"no length":                     {block: "10.199.0.0", wantError: "use a block such as " + DefaultNetwork},
+		"not an address":                {block: "example.org/16", wantError: "use a block such as " + DefaultNetwork},
+		"empty":                         {block: "", wantError: "use a block such as " + DefaultNetwork},
 		"IPv6":                          {block: "fd00::/16", wantError: "must be the start of an IPv4 /16"},
 		"IPv4 in the clothes of IPv6":   {block: "::ffff:10.199.0.0/112", wantError: "must be the start of an IPv4 /16"},
 		"too small":                     {block: "10.199.0.0/24", wantError: "must be the start of an IPv4 /16"},
@@ -169,19 +169,19 @@ func TestDirectories(t *testing.T) {
 		},
 		"a relative cache is refused": {
 			environment: map[string]string{"TRIREME_CACHE": "cache"},
-			wantError:   `"cache" is not absolute`,
+			wantError:   `"cache" must be an absolute path`,
 		},
 		"relative data are refused": {
 			environment: map[string]string{"TRIREME_CLUSTER_DATA": "./data"},
-			wantError:   `"./data" is not absolute`,
+			wantError:   `"./data" must be an absolute path`,
 		},
 		"a relative run directory is refused": {
 			environment: map[string]string{"TRIREME_CLUSTER_RUN": "run"},
-			wantError:   `"run" is not absolute`,
+			wantError:   `"run" must be an absolute path`,
 		},
 		"a run directory that leaves no room for a socket's name is refused": {
 			environment: map[string]string{"TRIREME_CLUSTER_RUN": "/" + strings.Repeat("r", 91)},
-			wantError:   "91 characters at most",
+			wantError:   "the maximum is 91 characters",
 		},
 	}
 	for sentence, test := range tests {

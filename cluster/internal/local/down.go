@@ -12,9 +12,9 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 )
 
-// Down ends the cluster as switching a machine off would: its data stay, and
-// pods start again with it. It works on whatever is left of a cluster, and on
-// nothing.
+// Down stops the cluster like switching off a machine: its data is kept, and pods
+// start again with it. It also works if the cluster is running only in part, or not
+// at all.
 func (c *Cluster) Down(ctx context.Context) error {
 	return c.exclusively(ctx, func() error { return c.down(ctx) })
 }
@@ -29,7 +29,7 @@ func (c *Cluster) down(ctx context.Context) error {
 	return c.Progress.Step("remove processes, network and control groups", func() error { return c.sweep(ctx) })
 }
 
-// endSupervisor gives it time to let etcd write its last words.
+// endSupervisor stops the supervisor and gives etcd time to write its data.
 func endSupervisor(ctx context.Context, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("end supervisor: %w", err)
@@ -41,8 +41,8 @@ func endSupervisor(ctx context.Context, pid int) error {
 	return err
 }
 
-// sweep removes what the cluster has on the machine besides its data. Mounts
-// go with the last process that can see them.
+// sweep removes everything of the cluster from the machine except its data. Mounts
+// disappear with the last process in the mount namespace.
 func (c *Cluster) sweep(ctx context.Context) error {
 	processes := func() []int {
 		return append(host.InNetworkNamespace(c.Layout.NetworkNamespace()), host.InCgroup(c.Layout.Name)...)
@@ -58,9 +58,9 @@ func (c *Cluster) sweep(ctx context.Context) error {
 	)
 }
 
-// removeClaimed removes a directory that is a cluster's, but for one entry if
-// that is to stay. Nothing may be mounted below it: deleting through a mount
-// would delete what it shows.
+// removeClaimed deletes a directory of a cluster, except for one entry if keep is set.
+// Nothing may be mounted below it: deleting through a mount would delete the mounted
+// files.
 func removeClaimed(directory string, keep *string) error {
 	if !host.Claimed(directory) {
 		return host.CheckClaim(directory)
@@ -87,8 +87,8 @@ func removeClaimed(directory string, keep *string) error {
 	return nil
 }
 
-// Reset ends the cluster and forgets everything it held. Images stay, because
-// loading them again is slow and says nothing new, unless they are to go too.
+// Reset stops the cluster and deletes its data. It keeps loaded images, because loading
+// them again is slow, unless images is set.
 func (c *Cluster) Reset(ctx context.Context, images bool) error {
 	return c.exclusively(ctx, func() error { return c.reset(ctx, images) })
 }
@@ -97,7 +97,7 @@ func (c *Cluster) reset(ctx context.Context, images bool) error {
 	if err := c.down(ctx); err != nil {
 		return err
 	}
-	return c.Progress.Step("forget the cluster's data", func() error {
+	return c.Progress.Step("delete the cluster's data", func() error {
 		if images {
 			return removeClaimed(c.Layout.Data, nil)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// packageLog keeps what apt said.
+// packageLog is the log of apt.
 func (c *Cluster) packageLog() io.Writer {
 	return c.buildLog("packages")
 }
@@ -33,7 +33,7 @@ func (c *Cluster) buildLog(name string) io.Writer {
 	return file
 }
 
-// BuildImage makes an MPI image, or finds it in the cache.
+// BuildImage builds an MPI image if it is not in the cache.
 func (c *Cluster) BuildImage(ctx context.Context, definition image.Definition) (string, error) {
 	for _, tool := range definition.HostTools() {
 		if exec.CommandContext(ctx, tool.Probe[0], tool.Probe[1:]...).Run() == nil {
@@ -49,7 +49,7 @@ func (c *Cluster) BuildImage(ctx context.Context, definition image.Definition) (
 	return image.Build(ctx, definition, c.Layout.ImageCache(), c.buildLog("image-"+definition.Name))
 }
 
-// LoadMPI puts MPI images into the running cluster, building what is missing.
+// LoadMPI loads MPI images into the running cluster, and builds those that are missing.
 func (c *Cluster) LoadMPI(ctx context.Context, definitions []image.Definition) error {
 	present, err := c.Images(ctx)
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *Cluster) LoadMPI(ctx context.Context, definitions []image.Definition) e
 	return nil
 }
 
-// Load puts one file into the cluster: an image archive as it is, a static
-// binary as an image of that binary alone.
+// Load loads a file into the cluster: an image archive unchanged, a static binary as an
+// image that contains only that binary.
 func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 	if _, err := c.Running(ctx); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 		return fmt.Errorf("load image: %s is neither an image archive nor a static binary", file)
 	}
 	if reference == "" {
-		return errors.New("load image: a binary needs a name to be run by; give --as, such as --as trireme.local/tool:dev")
+		return errors.New("load image: a binary needs the name of an image; set --as, such as --as trireme.local/tool:dev")
 	}
 	return c.Progress.Step("image "+reference, func() error { return c.loadBinary(ctx, file, reference) })
 }
@@ -110,7 +110,7 @@ func (c *Cluster) loadBinary(ctx context.Context, file, reference string) error 
 	return c.importImage(ctx, archive.Name())
 }
 
-// begins tells whether a file has a format's magic where that always is.
+// begins reports whether a file has the magic number of a format.
 func begins(path string, at int64, magic string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -156,8 +156,7 @@ func (c *Cluster) importImage(ctx context.Context, path string) error {
 	return err
 }
 
-// ctr is containerd's own client, pointed at our containerd and at the images
-// that Kubernetes sees.
+// ctr runs containerd's own client with our containerd and the namespace of Kubernetes.
 func (c *Cluster) ctr(ctx context.Context, arguments ...string) (string, error) {
 	programs, err := c.Programs(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package local brings the cluster up and down: it orders what the other
-// packages do and owns the promise that a failure leaves nothing behind.
+// Package local starts and stops the cluster: it runs the steps of the other packages
+// in order, and leaves nothing behind after a failure.
 package local
 
 import (
@@ -35,36 +35,36 @@ type Cluster struct {
 	Progress *progress.Reporter
 }
 
-// ErrNotRunning is the answer to what only a running cluster can do.
+// ErrNotRunning is the error of commands that need a running cluster.
 var ErrNotRunning = errors.New("the cluster is not running; start it with `up` (or `make cluster`)")
 
-// Running asks the supervisor; ErrNotRunning if there is none. The running
-// cluster knows best where its data are and which network it has, whatever the
-// shell says that this command was called from.
+// Running returns the status of the supervisor, or ErrNotRunning. It also sets the data
+// directory and the network to those of the running cluster, which may differ from
+// the settings of the caller's shell.
 func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	report, err := supervisor.Ask(ctx, c.Layout)
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return supervisor.Report{}, c.whyNotRunning()
 	case errors.Is(err, syscall.EACCES):
-		return supervisor.Report{}, fmt.Errorf("%w; only root may: run the same command as root", err)
+		return supervisor.Report{}, fmt.Errorf("%w; run the same command as root", err)
 	case err != nil:
 		return supervisor.Report{}, err
 	}
 	network, err := layout.ParseNetwork(report.Network)
 	if err != nil {
-		return supervisor.Report{}, fmt.Errorf("the supervisor's answer: %w", err)
+		return supervisor.Report{}, fmt.Errorf("the response of the supervisor: %w", err)
 	}
 	c.Layout.Data, c.Layout.Network = report.Data, network
 	return report, nil
 }
 
-// whyNotRunning tells three cases apart in which no supervisor answers.
+// whyNotRunning distinguishes three cases in which no supervisor answers.
 func (c *Cluster) whyNotRunning() error {
 	processes := host.InNetworkNamespace(c.Layout.NetworkNamespace())
 	for _, pid := range processes {
 		if strings.Contains(host.CommandLine(pid), " supervise --name "+c.Layout.Name+" ") {
-			return fmt.Errorf("cluster %s runs already, as %s, but its sockets are not in %s: TRIREME_CLUSTER_RUN is not what it was when the cluster was started",
+			return fmt.Errorf("cluster %s is already running as %s, but its sockets are not in %s: set TRIREME_CLUSTER_RUN to the value with which the cluster was started",
 				c.Layout.Name, host.Describe(pid), c.Layout.Run)
 		}
 	}
@@ -74,17 +74,17 @@ func (c *Cluster) whyNotRunning() error {
 	return ErrNotRunning
 }
 
-// unwatched is a cluster whose supervisor was killed: so many processes of it
-// go on running. For whoever wants to start it, it is not running.
+// unwatched is a cluster whose supervisor was killed, with the number of its processes
+// that are still running. `up` treats it as not running.
 type unwatched int
 
 func (u unwatched) Error() string {
-	return fmt.Sprintf("the supervisor has died; %d processes of the cluster still run and nobody starts them again: `up` takes over, `down` ends them", int(u))
+	return fmt.Sprintf("the supervisor is not running; %d processes of the cluster are still running without supervision: `up` starts a new supervisor, `down` stops them", int(u))
 }
 
 func (unwatched) Is(target error) bool { return target == ErrNotRunning }
 
-// exclusively does what changes the cluster: as root, and one at a time.
+// exclusively runs a change of the cluster: as root, and one at a time.
 func (c *Cluster) exclusively(ctx context.Context, change func() error) error {
 	if err := host.CheckRoot(); err != nil {
 		return err
@@ -97,14 +97,14 @@ func (c *Cluster) exclusively(ctx context.Context, change func() error) error {
 	return change()
 }
 
-// Config is how to talk to the API server as the administrator.
+// Config is the client configuration of the administrator.
 func (c *Cluster) Config() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Layout.AdminKubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("administrator's kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 200, 400
-	// Not even one that the user has set: the API server is on this machine.
+	// No proxy, even if the user has set one: the API server is on this machine.
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	return config, nil
 }
@@ -117,7 +117,7 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// Build makes all programs that are not in the cache, each as a step.
+// Build builds all programs that are not in the cache, each as a step.
 func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
 	directories := map[string]string{}
 	for _, module := range build.Modules(c.Layout) {
@@ -136,7 +136,7 @@ func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
 	return directories, nil
 }
 
-// Assets gives the directory with kube-apiserver, etcd and kubectl for envtest.
+// Assets returns the directory with kube-apiserver, etcd and kubectl for envtest.
 func (c *Cluster) Assets(ctx context.Context) (directory string, err error) {
 	module := build.Named(c.Layout, "kubernetes")
 	if directory, err = build.Output(ctx, c.Layout, module); err != nil {
@@ -152,7 +152,7 @@ func (c *Cluster) Assets(ctx context.Context) (directory string, err error) {
 	return directory, err
 }
 
-// Programs are those that the running cluster was started from.
+// Programs are the programs of the running cluster.
 func (c *Cluster) Programs(ctx context.Context) (programs component.Programs, err error) {
 	_, err = c.Running(ctx)
 	if unwatched := unwatched(0); err != nil && !errors.As(err, &unwatched) {
@@ -172,16 +172,16 @@ func readPrograms(file string) (programs component.Programs, err error) {
 	return programs, nil
 }
 
-// programs finds everything that components are started from, and copies this
-// program to where it stays when the checkout does not.
+// programs finds all programs of the components, and copies this program to the data
+// directory, so that the cluster does not depend on the checkout.
 func (c *Cluster) programs(directories map[string]string) (component.Programs, error) {
 	runc, found := host.Find(host.Runc.Candidates...)
 	if !found {
-		return component.Programs{}, errors.New("runc is not on PATH although its package is installed")
+		return component.Programs{}, errors.New("runc is not on PATH, although its package is installed")
 	}
 	bridge, found := host.Find(host.CNI.Candidates...)
 	if !found {
-		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing although its package is installed")
+		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing, although its package is installed")
 	}
 	tool := filepath.Join(c.Layout.Data, "bin", "cluster")
 	if err := copySelf(tool); err != nil {
@@ -225,7 +225,7 @@ func copySelf(target string) error {
 	return os.Rename(partial, target)
 }
 
-// writeConfiguration makes certificates, kubeconfigs and configuration files.
+// writeConfiguration writes certificates, kubeconfigs and configuration files.
 func (c *Cluster) writeConfiguration(programs component.Programs) error {
 	l := c.Layout
 	for _, directory := range []string{l.Config(), l.Logs(), l.PodLogs(), l.Volumes(), l.EtcdData(), l.ImageStore()} {
@@ -233,7 +233,7 @@ func (c *Cluster) writeConfiguration(programs component.Programs) error {
 			return fmt.Errorf("create directory: %w", err)
 		}
 	}
-	// Pods of any user pass through it on the way to their volume.
+	// Pods of any user must be able to traverse it to reach their volume.
 	if err := os.Chmod(l.Volumes(), 0o711); err != nil {
 		return fmt.Errorf("create directory: %w", err)
 	}
@@ -294,8 +294,8 @@ func writeFiles(files map[string][]byte) error {
 	return nil
 }
 
-// linkJobSetCertificate gives JobSet its certificate under the names that its
-// webhook server looks for.
+// linkJobSetCertificate links JobSet's certificate to the file names that its webhook
+// server expects.
 func (c *Cluster) linkJobSetCertificate() error {
 	directory := filepath.Join(c.Layout.Config(), "jobset-certificate")
 	if err := os.MkdirAll(directory, 0o700); err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
 )
 
-// networkPolicyNote keeps people from believing a test that cannot fail.
+// networkPolicyNote warns users about tests of isolation, which cannot fail here.
 const networkPolicyNote = "NetworkPolicy objects are stored but NOT enforced: the network is a plain bridge.\n" +
-	"A test of isolation passes here whatever the policy says; prove policies with an evaluator."
+	"A test of isolation passes here with any policy; test policies with an evaluator."
 
-// Status prints how the cluster is and tells whether it is well.
+// Status prints the status of the cluster and reports whether it is healthy.
 func (c *Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err error) {
 	report, err := c.Running(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func pidOrNone(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-// byTable sorts as people think of the components.
+// byTable sorts the components in the order of component.All.
 func byTable(statuses []supervisor.Status) []supervisor.Status {
 	order := append(component.Names(), component.AddonsTask)
 	slices.SortStableFunc(statuses, func(a, b supervisor.Status) int {

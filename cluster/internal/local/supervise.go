@@ -20,10 +20,9 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
 )
 
-// startSupervisor starts this program again, in the cluster's network
-// namespace and a mount namespace of the cluster's own, and waits until it
-// answers. If pods survived an earlier supervisor, theirs is that mount
-// namespace: kubelet must see their volumes.
+// startSupervisor starts this program again, in the cluster's network and mount
+// namespaces, and waits until it answers. If pods of an earlier supervisor are still
+// running, it uses their mount namespace: the kubelet must see their volumes.
 func (c *Cluster) startSupervisor(ctx context.Context) error {
 	log, err := os.OpenFile(c.Layout.Log("supervisor"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -33,7 +32,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--name", c.Layout.Name, "--network", c.Layout.Network.Block.String())
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
-	// Nothing of the user's shell: a proxy would be asked for the API server.
+	// Not the environment of the user's shell: it may set a proxy.
 	command.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		"TRIREME_CACHE=" + c.Layout.Cache,
@@ -65,7 +64,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	err = poll(ctx, 10*time.Second, func() (bool, error) {
 		select {
 		case <-ended:
-			return false, fmt.Errorf("the supervisor ended at once:\n%s", logTail(c.Layout.Log("supervisor")))
+			return false, fmt.Errorf("the supervisor exited at once:\n%s", logTail(c.Layout.Log("supervisor")))
 		default:
 		}
 		_, err := c.Running(ctx)
@@ -77,9 +76,8 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	return err
 }
 
-// survivor is a process that holds the mount namespace of a cluster whose
-// supervisor died: the shim of a pod. Without pods there are no mounts that
-// matter.
+// survivor is a process in the mount namespace of a cluster whose supervisor was
+// killed: the shim of a pod. Without pods, the mounts are not needed.
 func (c *Cluster) survivor() int {
 	for _, pid := range host.InNetworkNamespace(c.Layout.NetworkNamespace()) {
 		executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -90,7 +88,7 @@ func (c *Cluster) survivor() int {
 	return 0
 }
 
-// Supervise is the long-running half of the tool.
+// Supervise runs the supervisor until the context ends.
 func Supervise(ctx context.Context, l layout.Layout, newMounts bool) error {
 	if newMounts {
 		if err := host.ArrangeMounts(l.HostPaths()); err != nil {

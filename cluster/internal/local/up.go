@@ -19,21 +19,21 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
 )
 
-// startPatience is how long one component may take to get ready on a slow and
-// busy machine.
+// startPatience is the timeout for one component to become ready, on a slow and busy
+// machine.
 const startPatience = 90 * time.Second
 
-// UpOptions are a person's wishes for the cluster.
+// UpOptions are the options of `up`.
 type UpOptions struct {
-	// FakeNodes is the number of simulated nodes, FakeNodeGPUs what each has;
-	// nil leaves it as it is.
+	// FakeNodes is the number of simulated nodes, FakeNodeGPUs the number of GPUs of
+	// each; nil keeps the current number.
 	FakeNodes    *int
 	FakeNodeGPUs *int
 }
 
-// Up makes the cluster run. Called again it finds everything done; called for
-// a cluster whose supervisor died it takes over what still runs. If it cannot
-// finish, nothing that it started is left.
+// Up starts the cluster, or verifies that it is running. If the supervisor of the
+// cluster was killed, a new one takes over the processes that are still running. If
+// Up fails, it stops everything that it has started.
 func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 	return c.exclusively(ctx, func() error { return c.up(ctx, options) })
 }
@@ -43,14 +43,14 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 	report, err := c.Running(ctx)
 	if err == nil {
 		if c.Layout.Network != wanted.Network {
-			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Network.Block)
+			return fmt.Errorf("the cluster is running on network %s, not %s; stop it with `down` first", c.Layout.Network.Block, wanted.Network.Block)
 		}
 		if c.Layout.Data != wanted.Data {
-			return fmt.Errorf("the cluster runs with its data in %s, not %s; take it `down` first", c.Layout.Data, wanted.Data)
+			return fmt.Errorf("the cluster is running with its data in %s, not %s; stop it with `down` first", c.Layout.Data, wanted.Data)
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
 		if c.runsOtherBuild(ctx) {
-			c.Progress.Line("it runs another build than this checkout's: `down`, then `up`, to change that")
+			c.Progress.Line("it runs another build than that of this checkout; to change that, use `down`, then `up`")
 		}
 		return c.finishUp(ctx, options)
 	}
@@ -75,15 +75,15 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 		err = errors.New("interrupted")
 	}
 	if takeOver {
-		return fmt.Errorf("%w\nwhat ran before is left as it is: `up` tries again, `down` ends it", err)
+		return fmt.Errorf("%w\nthe processes that were running before are not changed: `up` retries, `down` stops them", err)
 	}
 	c.Progress.Line("cleaning up what was started")
-	// The context may be what ended; the cleaning must not.
+	// The cleanup must run even if the context has ended.
 	return errors.Join(err, c.down(context.WithoutCancel(ctx)))
 }
 
-// runsOtherBuild compares what the cluster was started from with what this
-// checkout would start.
+// runsOtherBuild reports whether the programs of the cluster differ from those of this
+// checkout.
 func (c *Cluster) runsOtherBuild(ctx context.Context) bool {
 	programs, err := c.Programs(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Cluster) runsOtherBuild(ctx context.Context) bool {
 	return false
 }
 
-// prepare installs and builds, which changes nothing that runs.
+// prepare installs packages and builds programs. It does not affect running processes.
 func (c *Cluster) prepare(ctx context.Context) (directories map[string]string, err error) {
 	err = c.Progress.Step("Debian packages", func() error {
 		return host.Install(ctx, c.packageLog(), host.Runc, host.CNI, host.Nftables)
@@ -152,9 +152,9 @@ func mountpoints(l layout.Layout) []string {
 	return all
 }
 
-// checkPorts refuses strangers on the cluster's ports, which can only be where
-// a cluster that is being taken over has left its network. A component that
-// the earlier supervisor left is none: the new one ends it.
+// checkPorts fails if another process uses a port of the cluster. That is possible only
+// if the network of an earlier cluster still exists. Components of an earlier
+// supervisor are ignored: the new one stops them.
 func (c *Cluster) checkPorts() error {
 	if _, err := os.Stat(c.Layout.NetworkNamespace()); err != nil {
 		return nil
@@ -168,14 +168,14 @@ func (c *Cluster) checkPorts() error {
 	for _, port := range ports {
 		holder, held := holders[port]
 		if held && !supervisor.IsComponent(c.Layout, holder) {
-			taken = append(taken, fmt.Errorf("port %d of the cluster's network is taken by %s; end that process and try again",
+			taken = append(taken, fmt.Errorf("port %d of the cluster's network is in use by %s; stop that process and retry",
 				port, host.Describe(holder)))
 		}
 	}
 	return errors.Join(taken...)
 }
 
-// finishUp waits until the cluster can be used, and makes it what was asked for.
+// finishUp waits until the cluster is ready, and applies the options.
 func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
 	for _, name := range append(component.Names(), component.AddonsTask) {
 		if err := c.Progress.Step(name, func() error { return c.awaitComponent(ctx, name) }); err != nil {
@@ -194,7 +194,7 @@ func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
 	return c.Progress.Step("fake nodes", func() error { return c.setFakeNodes(ctx, options) })
 }
 
-// setFakeNodes keeps what the options do not speak of.
+// setFakeNodes changes only the numbers that the options set.
 func (c *Cluster) setFakeNodes(ctx context.Context, options UpOptions) error {
 	client, err := c.client()
 	if err != nil {
@@ -217,13 +217,14 @@ func (c *Cluster) setFakeNodes(ctx context.Context, options UpOptions) error {
 	return c.awaitFakeNodes(ctx, count)
 }
 
-// awaitComponent fails with what the component itself said last.
+// awaitComponent waits until a component is ready. The error contains the end of its
+// log.
 func (c *Cluster) awaitComponent(ctx context.Context, name string) error {
 	var last supervisor.Status
 	err := poll(ctx, startPatience, func() (bool, error) {
 		report, err := c.Running(ctx)
 		if errors.Is(err, ErrNotRunning) {
-			return false, fmt.Errorf("the supervisor ended:\n%s", logTail(c.Layout.Log("supervisor")))
+			return false, fmt.Errorf("the supervisor exited:\n%s", logTail(c.Layout.Log("supervisor")))
 		}
 		for _, status := range report.Components {
 			if status.Name == name {
@@ -292,9 +293,9 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-var errPatience = errors.New("patience ended")
+var errPatience = errors.New("timeout")
 
-// poll asks until the answer is yes, an error, or too late.
+// poll calls ask until it returns true or an error, or until the timeout.
 func poll(ctx context.Context, patience time.Duration, ask func() (bool, error)) error {
 	deadline := time.Now().Add(patience)
 	for {

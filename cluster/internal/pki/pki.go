@@ -1,5 +1,4 @@
-// Package pki makes the certificates that every connection of the cluster is
-// authenticated with, and the kubeconfigs that carry them.
+// Package pki creates the certificates and kubeconfigs of the cluster.
 package pki
 
 import (
@@ -27,8 +26,8 @@ import (
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	leafLifetime      = 365 * 24 * time.Hour
-	// renewBefore makes `up` replace a certificate that would run out while
-	// the cluster is likely to be in use.
+	// renewBefore makes `up` replace a certificate that would expire while the
+	// cluster is likely to be in use.
 	renewBefore = 30 * 24 * time.Hour
 )
 
@@ -41,8 +40,8 @@ type Authority struct {
 	now         time.Time
 }
 
-// Leaf describes one certificate: who it says its holder is, and the names and
-// addresses it may serve under.
+// Leaf describes one certificate: its subject, and the names and addresses for which
+// it is valid.
 type Leaf struct {
 	File         string
 	CommonName   string
@@ -51,7 +50,7 @@ type Leaf struct {
 	IPs          []net.IP
 }
 
-// Open reads the named authority from the directory, or makes it.
+// Open reads the named authority from the directory, or creates it.
 func Open(directory, name string, now time.Time) (*Authority, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("certificate authority %s: %w", name, err)
@@ -63,7 +62,7 @@ func Open(directory, name string, now time.Time) (*Authority, error) {
 		a.certificate, a.key = certificate, key
 		return a, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("certificate authority %s: %w; `reset` makes a new one", name, err)
+		return nil, fmt.Errorf("certificate authority %s: %w; `reset` creates a new one", name, err)
 	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
@@ -77,13 +76,13 @@ func Open(directory, name string, now time.Time) (*Authority, error) {
 	return a, err
 }
 
-// CertificateFile is what others verify this authority's certificates with.
+// CertificateFile is the CA certificate.
 func (a *Authority) CertificateFile() string { return filepath.Join(a.directory, a.name+".crt") }
 
 func (a *Authority) keyFile(name string) string { return filepath.Join(a.directory, name+".key") }
 
-// Issue makes sure that the leaf exists, is this authority's, carries the names
-// asked for and is good for a while; otherwise it is made anew.
+// Issue creates the certificate if it does not exist, has another CA or other names, or
+// expires soon.
 func (a *Authority) Issue(leaf Leaf) error {
 	file := filepath.Join(a.directory, leaf.File+".crt")
 	if existing, _, err := readPair(file, a.keyFile(leaf.File)); err == nil && a.stillGood(existing, leaf) {
@@ -109,15 +108,15 @@ func (a *Authority) stillGood(c *x509.Certificate, leaf Leaf) bool {
 	if a.now.After(c.NotAfter.Add(-renewBefore)) || c.CheckSignatureFrom(a.certificate) != nil {
 		return false
 	}
-	// Exactly those asked for: a name or a group that was taken away must go.
+	// Exactly these values: removed names and groups must not stay valid.
 	return c.Subject.CommonName == leaf.CommonName &&
 		strings.Join(c.Subject.Organization, ",") == leaf.Organization &&
 		slices.Equal(c.DNSNames, leaf.DNSNames) &&
 		slices.EqualFunc(c.IPAddresses, leaf.IPs, net.IP.Equal)
 }
 
-// sign fills in what every certificate has and writes the pair. An authority
-// that has no certificate yet signs itself.
+// sign completes the certificate, signs it and writes it with its key. A new authority
+// is self-signed.
 func (a *Authority) sign(template *x509.Certificate, name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -175,8 +174,8 @@ func readPair(certificateFile, keyFile string) (*x509.Certificate, *ecdsa.Privat
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: not an ECDSA key", keyFile)
 	}
-	// The two are written one after the other, and in between somebody may
-	// have pulled the plug.
+	// The two files are written one after the other, and a crash can happen between
+	// them.
 	if !ecdsaKey.PublicKey.Equal(certificate.PublicKey) {
 		return nil, nil, fmt.Errorf("%s: not the key of %s", keyFile, certificateFile)
 	}
@@ -195,8 +194,8 @@ func readPEM(file string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// ServiceAccountKey makes the key that the API server signs tokens with, once:
-// a new one would invalidate every token in use.
+// ServiceAccountKey creates the key that signs ServiceAccount tokens, if it does not
+// exist: a new one would invalidate every token in use.
 func ServiceAccountKey(directory string) error {
 	base := filepath.Join(directory, "service-account")
 	if _, err := os.Stat(base + ".key"); err == nil {
@@ -220,9 +219,8 @@ func ServiceAccountKey(directory string) error {
 	return os.WriteFile(base+".key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), 0o600)
 }
 
-// WriteKubeconfig writes, readable by its owner only, a kubeconfig that holds
-// the leaf's certificate and key themselves, so that the file works from
-// anywhere on the machine.
+// WriteKubeconfig writes a kubeconfig that only its owner can read. It embeds the
+// certificate and key, so that the file can be copied.
 func WriteKubeconfig(file, server, context, directory, authority, leaf string) error {
 	contents := map[string][]byte{}
 	for _, name := range []string{authority + ".crt", leaf + ".crt", leaf + ".key"} {

@@ -1,5 +1,5 @@
-// Package progress tells a person what is happening and how long it takes: a
-// spinner on a terminal, plain lines in a log.
+// Package progress prints steps and their durations: with a spinner on a terminal, as
+// plain lines in a log.
 package progress
 
 import (
@@ -21,7 +21,7 @@ type Reporter struct {
 	note     string
 }
 
-// New reports to a file, with a spinner if that is a terminal that moves.
+// New prints to a file, with a spinner if that is a terminal.
 func New(out *os.File) *Reporter {
 	terminal := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == ""
 	tick := 30 * time.Second
@@ -31,8 +31,8 @@ func New(out *os.File) *Reporter {
 	return &Reporter{out: out, terminal: terminal, tick: tick}
 }
 
-// Step runs a piece of work and prints its name, outcome and duration. A long
-// one gives signs of life on the way.
+// Step runs work and prints its name, result and duration. For long steps it also
+// prints the elapsed time.
 func (r *Reporter) Step(name string, work func() error) error {
 	begin := time.Now()
 	done := make(chan struct{})
@@ -46,7 +46,7 @@ func (r *Reporter) Step(name string, work func() error) error {
 	return err
 }
 
-// Note adds what the running step is doing right now.
+// Note sets a note that is printed with the current step.
 func (r *Reporter) Note(format string, arguments ...any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -13,33 +13,32 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// Name is what the storage class calls its provisioner.
+// Name is the name of the provisioner in the storage class.
 const Name = "trireme.local/host-directory"
 
 // Run provisions until the context ends.
 func Run(ctx context.Context, client kubernetes.Interface, node, directory string) {
 	controller.NewProvisionController(ctx, client, Name, directories{root: directory, node: node},
-		// One instance: an election would only delay it.
+		// There is one instance: leader election would only delay it.
 		controller.LeaderElection(false),
 		controller.Threadiness(2),
 	).Run(ctx)
 }
 
-// directories is the provisioner: one directory a volume, below root, on the
-// one node that is real.
+// directories is the provisioner: one directory below root for each volume, on the real
+// node.
 type directories struct{ root, node string }
 
-// Provision makes a directory that pods of any user may write to: there is no
-// telling which UID a pod will have, and every access mode is honest because
-// there is one real node.
+// Provision creates a directory that all users can write to, because the UID of the pod
+// is not known. All access modes work, because there is only one real node.
 func (d directories) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	path := filepath.Join(d.root, options.PVName)
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of PVC %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
 	}
-	// The umask would take bits away from MkdirAll's mode.
+	// The umask may have removed bits of the mode.
 	if err := os.Chmod(path, 0o777); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of PVC %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
 	}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
@@ -65,9 +64,9 @@ func (d directories) onlyRealNode() *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// Delete removes the directory, and nothing that is not one of ours.
+// Delete deletes the directory of a volume, and ignores volumes of other provisioners.
 func (d directories) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
-	// Cleaned before it is looked at: "root/.." has root as its directory, too.
+	// Clean the path first: the directory of "root/.." is root, too.
 	if volume.Spec.Local == nil || filepath.Dir(filepath.Clean(volume.Spec.Local.Path)) != filepath.Clean(d.root) {
 		return &controller.IgnoredError{Reason: "not a directory below " + d.root}
 	}

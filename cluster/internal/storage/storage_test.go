@@ -102,8 +102,8 @@ func TestProvisionNamesTheClaimItFailsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, state, err := directories{root: root, node: "mine"}.Provision(context.Background(), options("pvc-1", claim("data", "1Gi")))
-	if err == nil || !strings.Contains(err.Error(), "claim team/data") {
-		t.Errorf("error %v does not name the claim", err)
+	if err == nil || !strings.Contains(err.Error(), "PVC team/data") {
+		t.Errorf("error %v does not name the PVC", err)
 	}
 	if state != controller.ProvisioningFinished {
 		t.Errorf("state is %s: the controller would wait for something that goes on behind it", state)

@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// largestLog is when a log becomes the previous one. There are two of each, so
-// that a cluster which runs for weeks does not fill the disk.
+// largestLog is the size at which a log is rotated. There are two files for each
+// component, so that a cluster that runs for weeks does not fill the disk.
 const largestLog = 64 << 20
 
-// openLog appends, because the reason of a restart is in what was written
-// before it.
+// openLog appends, because the cause of a restart is in the log before it.
 func openLog(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// keepLogsSmall looks at every log now and then.
+// keepLogsSmall rotates logs every minute.
 func (s *Supervisor) keepLogsSmall(ctx context.Context) {
 	for sleep(ctx, time.Minute) {
 		for _, w := range s.workers {
@@ -31,8 +30,8 @@ func (s *Supervisor) keepLogsSmall(ctx context.Context) {
 	}
 }
 
-// rotate copies and empties, because the component goes on writing to the file
-// that it has open; as it appends, it then writes at the new end.
+// rotate copies and truncates the file, because the component keeps it open and
+// continues to append to it.
 func rotate(file string) error {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= largestLog {

@@ -13,9 +13,9 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// recordPid notes a component's process with its start time, so that the next
-// supervisor can end it should this one die, and never ends a stranger that
-// got the same number.
+// recordPid records the process of a component with its start time, so that the next
+// supervisor can stop it if this one is killed, and never stops another process with
+// the same PID.
 func (s *Supervisor) recordPid(name string, pid int) error {
 	if err := os.MkdirAll(s.layout.Pids(), 0o700); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (s *Supervisor) recordPid(name string, pid int) error {
 	return os.WriteFile(filepath.Join(s.layout.Pids(), name), []byte(content), 0o600)
 }
 
-// endOrphans ends components that a supervisor which was killed left behind.
+// endOrphans stops the components of a supervisor that was killed.
 func (s *Supervisor) endOrphans() error {
 	return host.Kill(func() []int { return recorded(s.layout.Pids()) }, 10*time.Second)
 }
@@ -48,7 +48,7 @@ func recorded(directory string) []int {
 	return pids
 }
 
-// IsComponent tells whether a process is one that a supervisor started.
+// IsComponent reports whether a supervisor started the process.
 func IsComponent(l layout.Layout, pid int) bool {
 	return slices.Contains(recorded(l.Pids()), pid)
 }

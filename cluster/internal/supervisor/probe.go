@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// prober asks components whether they are ready, as a client that they trust.
+// prober checks whether components are ready, with a client certificate they trust.
 type prober struct {
 	directory string
 	roots     *x509.CertPool
@@ -39,7 +39,7 @@ func (p *prober) probe(ctx context.Context, probe component.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if probe.URL == "" {
-		return nil // running is all that can be asked of it
+		return nil // no probe: running is enough
 	}
 	if socket, isSocket := strings.CutPrefix(probe.URL, "unix://"); isSocket {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -68,8 +68,8 @@ func (p *prober) probe(ctx context.Context, probe component.Probe) error {
 	return nil
 }
 
-// client is made anew for each probe: a connection kept open would hide that
-// the component no longer accepts one.
+// client creates a client for each probe: a kept connection would hide that the
+// component no longer accepts new ones.
 func (p *prober) client(leaf string) (*http.Client, error) {
 	config := &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12}
 	if leaf != "" {
@@ -83,8 +83,8 @@ func (p *prober) client(leaf string) (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: nil}}, nil
 }
 
-// complaints are the checks that failed, where a component lists its checks,
-// and else the beginning of what it said; one line in any case.
+// complaints are the failed checks if the component lists its checks, otherwise the
+// beginning of the response; always one line.
 func complaints(body string) string {
 	var failed []string
 	for _, line := range strings.Split(body, "\n") {

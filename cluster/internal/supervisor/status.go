@@ -14,21 +14,21 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// State is where a component is in its life.
+// State is the state of a component.
 type State string
 
 const (
 	// Waiting for components that must be ready before it.
 	Waiting State = "Waiting"
-	// Starting means that the process runs but does not answer yet.
+	// Starting means that the process is running but not ready yet.
 	Starting State = "Starting"
-	// Ready means that it answered the last time it was asked.
+	// Ready means that the last probe succeeded.
 	Ready State = "Ready"
-	// NotReady means that it was ready once and does not answer now.
+	// NotReady means that it was ready before, and the last probe failed.
 	NotReady State = "NotReady"
-	// Restarting means that the process ended and is about to be started again.
+	// Restarting means that the process has exited and will be restarted.
 	Restarting State = "Restarting"
-	// Stopped means that it was told to end and did.
+	// Stopped means that the supervisor has stopped it.
 	Stopped State = "Stopped"
 )
 
@@ -42,7 +42,7 @@ type Status struct {
 	Message  string    `json:"message,omitempty"`
 }
 
-// Report is what the supervisor answers.
+// Report is the response of the supervisor.
 type Report struct {
 	PID        int      `json:"pid"`
 	Network    string   `json:"network"`
@@ -50,7 +50,7 @@ type Report struct {
 	Components []Status `json:"components"`
 }
 
-// Ready tells whether every component is.
+// Ready reports whether every component is ready.
 func (r Report) Ready() bool {
 	for _, c := range r.Components {
 		if c.State != Ready {
@@ -60,7 +60,7 @@ func (r Report) Ready() bool {
 	return true
 }
 
-// worker is the component that a goroutine keeps running.
+// worker is a component that a goroutine keeps running.
 type worker struct {
 	component component.Component
 	mutex     sync.Mutex
@@ -81,7 +81,7 @@ func (w *worker) died(message string) {
 	w.status.Restarts++
 }
 
-// ready notes success and tells whether it was the first.
+// ready records a successful probe and reports whether it was the first.
 func (w *worker) ready() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -158,12 +158,12 @@ func Ask(ctx context.Context, l layout.Layout) (Report, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+		return Report{}, fmt.Errorf("get the status of the supervisor: %w", err)
 	}
 	defer response.Body.Close()
 	var report Report
 	if err := json.NewDecoder(response.Body).Decode(&report); err != nil {
-		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+		return Report{}, fmt.Errorf("get the status of the supervisor: %w", err)
 	}
 	return report, nil
 }

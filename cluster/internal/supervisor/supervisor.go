@@ -1,5 +1,5 @@
-// Package supervisor keeps the cluster's components running: it starts them in
-// order, starts again what dies, keeps their logs and says how they are.
+// Package supervisor keeps the cluster's components running: it starts them in order,
+// restarts them when they exit, keeps their logs and reports their status.
 package supervisor
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// Restart delays: short, because a cluster is expected back within seconds,
-// and growing, because a component that cannot start must not eat the machine.
+// Restart delays: short, so that the cluster recovers within seconds, and growing, so
+// that a component that cannot start does not overload the machine.
 const (
 	firstDelay   = 200 * time.Millisecond
 	longestDelay = 5 * time.Second
-	// A component that ran this long is healthy: its next death counts as the first.
+	// A component that ran this long is healthy: the delay starts again at the first.
 	calmAfter = 30 * time.Second
 
 	stopPatience = 2 * time.Second
@@ -41,7 +41,7 @@ type Supervisor struct {
 	milestones  map[string]chan struct{}
 }
 
-// Task is a step that is done once, between components.
+// Task is a step that runs once, between components.
 type Task struct {
 	Name  string
 	After []string
@@ -66,15 +66,15 @@ func New(l layout.Layout, environment []string, components []component.Component
 	return s, nil
 }
 
-// Run returns when the context has ended and every component has. Pods go on
-// running: their processes belong to containerd's shims.
+// Run returns when the context has ended and every component has stopped. Pods continue
+// to run: their processes belong to containerd's shims.
 func (s *Supervisor) Run(ctx context.Context) error {
 	unlock, err := host.TryLock(filepath.Join(s.layout.Run, "supervisor.lock"))
 	if err != nil {
 		return err
 	}
 	if unlock == nil {
-		return errors.New("another supervisor runs this cluster already")
+		return errors.New("another supervisor is already running this cluster")
 	}
 	defer unlock()
 	if err := s.endOrphans(); err != nil {
@@ -86,8 +86,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	defer stopServing()
 
-	// Two contexts, because what stores the cluster's state must outlive those
-	// who write to it.
+	// Two contexts, because the stores must stop after the components that write to
+	// them.
 	writers, stopWriters := context.WithCancel(context.Background())
 	defer stopWriters()
 	stores, stopStores := context.WithCancel(context.Background())
@@ -106,7 +106,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	s.log.Info("supervisor starts", "pid", os.Getpid())
 	<-ctx.Done()
-	s.log.Info("supervisor stops its components")
+	s.log.Info("supervisor stopping its components")
 	stopWriters()
 	writersDone.Wait()
 	stopStores()
@@ -114,7 +114,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-// await blocks until all of the named have been ready once.
+// await blocks until all named components have been ready once.
 func (s *Supervisor) await(ctx context.Context, names []string) bool {
 	for _, name := range names {
 		select {
@@ -138,7 +138,7 @@ func (t *task) set(state State, message string) {
 	t.status.State, t.status.Message, t.status.Since = state, message, time.Now()
 }
 
-// perform repeats a task until it has worked once.
+// perform repeats a task until it succeeds.
 func (s *Supervisor) perform(ctx context.Context, t *task) {
 	if !s.await(ctx, t.After) {
 		return
@@ -159,7 +159,7 @@ func (s *Supervisor) perform(ctx context.Context, t *task) {
 	}
 }
 
-// keepRunning is the life of one component.
+// keepRunning runs one component and restarts it when it exits.
 func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
 	if !s.await(ctx, w.component.After) {
 		return
@@ -175,8 +175,8 @@ func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
 		if time.Since(begin) > calmAfter {
 			delay = firstDelay
 		}
-		s.log.Warn("component ended", "name", w.component.Name, "error", err, "restartIn", delay)
-		w.died(fmt.Sprintf("ended (%v), restart in %s", err, delay))
+		s.log.Warn("component exited", "name", w.component.Name, "error", err, "restartIn", delay)
+		w.died(fmt.Sprintf("exited (%v), restart in %s", err, delay))
 		if !sleep(ctx, delay) {
 			return
 		}
@@ -184,7 +184,7 @@ func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
 	}
 }
 
-// runOnce starts the component and returns when its process has ended.
+// runOnce starts the component and returns when its process has exited.
 func (s *Supervisor) runOnce(ctx context.Context, w *worker) error {
 	log, err := openLog(s.layout.Log(w.component.Name))
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *Supervisor) runOnce(ctx context.Context, w *worker) error {
 	command.Env = s.environment
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
-	// Not in our process group: Ctrl-C at a terminal is for the person's
-	// command, and signals to a component reach it alone.
+	// In its own process group: Ctrl-C at a terminal must stop only the user's command,
+	// and signals to a component must reach only that component.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	fmt.Fprintf(log, "--- %s starts at %s ---\n", w.component.Name, time.Now().Format(time.RFC3339))
 	if err := command.Start(); err != nil {
@@ -228,7 +228,7 @@ func (s *Supervisor) runOnce(ctx context.Context, w *worker) error {
 	return err
 }
 
-// watchReadiness asks often until the component is ready, then now and then.
+// watchReadiness probes every 100 ms until the component is ready, then every 2 s.
 func (s *Supervisor) watchReadiness(ctx context.Context, w *worker) {
 	interval := 100 * time.Millisecond
 	for sleep(ctx, interval) {

@@ -291,7 +291,7 @@ func TestTaskIsRepeatedUntilItWorks(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)
-	if _, err := Ask(context.Background(), l); err == nil || !strings.Contains(err.Error(), "ask the supervisor") {
+	if _, err := Ask(context.Background(), l); err == nil || !strings.Contains(err.Error(), "get the status of the supervisor") {
 		t.Errorf("error %v where nobody answers", err)
 	}
 	stop := run(t, newSupervisor(t, l,

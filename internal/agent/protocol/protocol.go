@@ -1,15 +1,15 @@
-// Package protocol is what the engine and the agent agree on: where files are in the
-// pods of a job, the variables that configure the agent, and the report that it
-// leaves at the end. It has no logic, so that pure packages can import it.
+// Package protocol is the contract between the engine and the agent: the paths in the pods
+// of a job, the variables that configure the agent, and the report of the agent. It has no
+// logic, so that pure packages can import it.
 package protocol
 
-// Where things are in the pods of a job.
+// Paths and ports in the pods of a job.
 const (
 	// Path of the agent's binary, in every pod.
 	Path = "/opt/trireme/mpi-agent"
-	// KeyDirectory has the job's keys: each role has the halves that it needs.
+	// KeyDirectory has the job's keys. Each role only has the keys that it needs.
 	KeyDirectory = "/etc/trireme/ssh"
-	// ClockFile holds, as RFC 3339, since when all workers run. It is empty
+	// ClockFile has the time since when all workers are running, as RFC 3339. It is empty
 	// before that.
 	ClockFile = "/etc/trireme/pod/workers-running-at"
 	// Port of the workers' SSH server.
@@ -27,31 +27,33 @@ const (
 	HostPublicKey = "host_key.pub"
 )
 
-// VariablePrefix is what all of them begin with.
+// VariablePrefix is the prefix of all variables of the agent.
 const VariablePrefix = "TRIREME_"
 
-// Environment variables that the agent is told things by.
+// Environment variables that configure the agent.
 const (
-	// KeysVariable and HostfileVariable name other places than the usual.
+	// KeysVariable and HostfileVariable override the default paths.
 	KeysVariable     = "TRIREME_KEYS"
 	HostfileVariable = "TRIREME_HOSTFILE"
 	ClockVariable    = "TRIREME_CLOCK_FILE"
 	PortVariable     = "TRIREME_SSH_PORT"
-	// GateTimeoutVariable is how long workers may take to be reached once all of them run.
+	// GateTimeoutVariable is how long it may take to reach all workers once all of them are
+	// running.
 	GateTimeoutVariable = "TRIREME_GATE_TIMEOUT"
-	// PortsVariable names the ports that are checked, or is off.
+	// PortsVariable is the range of ports that are checked, or off.
 	PortsVariable = "TRIREME_MPI_PORTS"
-	// GraceVariable is how long a worker's processes have to end.
+	// GraceVariable is how long a worker's processes have to exit.
 	GraceVariable = "TRIREME_GRACE"
-	// StragglerTimeoutVariable is how long some hosts may go on after others have ended.
+	// StragglerTimeoutVariable is how long ranks may continue after those of another host
+	// have exited.
 	StragglerTimeoutVariable = "TRIREME_STRAGGLER_TIMEOUT"
-	// ImageSSHVariable: the workers run an sshd of their image's.
+	// ImageSSHVariable means that the workers run the sshd of their image.
 	ImageSSHVariable = "TRIREME_IMAGE_SSH"
-	// RequireAllHostsVariable: a run that ends well without using every host has failed.
+	// RequireAllHostsVariable makes a run fail that succeeds without using every host.
 	RequireAllHostsVariable = "TRIREME_REQUIRE_ALL_HOSTS"
-	// ReportVariable is where the report is written, if not to TerminationLog.
+	// ReportVariable is the path of the report; default: TerminationLog.
 	ReportVariable = "TRIREME_TERMINATION_LOG"
-	// TagOutputVariable names the MPI whose mpirun shall put the rank in front of
-	// every line.
+	// TagOutputVariable is the implementation of MPI whose mpirun prints the rank in front
+	// of every line.
 	TagOutputVariable = "TRIREME_TAG_OUTPUT"
 )

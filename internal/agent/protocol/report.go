@@ -1,27 +1,27 @@
 package protocol
 
-// Report is what the launcher's termination message says, as JSON of less than
-// 4 KiB. It holds no key and nothing of an environment.
+// Report is the launcher's termination message, as JSON of less than 4 KiB. It contains
+// no keys and no environment variables.
 type Report struct {
-	// Reason is one of the failure reasons of a job, or empty if the run ended well.
+	// Reason is one of the failure reasons of a job, or empty if the run succeeded.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Trouble is what kept the hosts from each other, if the gate was not passed.
+	// Trouble is why hosts cannot connect, if the gate failed.
 	Trouble Trouble `json:"trouble,omitempty"`
-	// Host and Rank are where it went wrong, if that is known. Peer is the host that
-	// Host cannot connect to.
+	// Host and Rank are where the failure occurred, if that is known. Peer is the host
+	// that Host cannot connect to.
 	Host string `json:"host,omitempty"`
 	Peer string `json:"peer,omitempty"`
 	Rank *int   `json:"rank,omitempty"`
-	// RankExitCode is what the rank exited with, Signal what ended it, as far as mpirun
-	// says so.
+	// RankExitCode is the exit code of the rank, and Signal the signal that killed it, as
+	// far as mpirun reports them.
 	RankExitCode *int `json:"rankExitCode,omitempty"`
 	Signal       int  `json:"signal,omitempty"`
 	// Error is the line of the program's output that names the error, LastLines are the
 	// last lines of it.
 	Error     string   `json:"error,omitempty"`
 	LastLines []string `json:"lastLines,omitempty"`
-	// ExitCode is the launcher's own.
+	// ExitCode is the exit code of the launcher.
 	ExitCode int     `json:"exitCode"`
 	Timings  Timings `json:"timings"`
 	Hosts    Hosts   `json:"hosts"`
@@ -29,13 +29,12 @@ type Report struct {
 
 // Timings are in seconds.
 type Timings struct {
-	// DNS and Connect are what the slowest worker took in the gate.
+	// DNS and Connect are the times of the slowest worker in the gate.
 	DNS     float64 `json:"dns"`
 	Connect float64 `json:"connect"`
-	// Ports is the check of the ports between all hosts.
+	// Ports is the duration of the port check.
 	Ports float64 `json:"ports"`
-	// Init is from the start of the command until the last host was asked to
-	// start its part.
+	// Init is from the start of the command until mpirun connected to the last host.
 	Init float64 `json:"init"`
 	// Total is from the start of the launch to its end.
 	Total float64 `json:"total"`
@@ -65,25 +64,26 @@ const TerminationLog = "/dev/termination-log"
 type Trouble string
 
 const (
-	// NameNotFound: DNS does not know the host.
+	// NameNotFound means that DNS does not know the host.
 	NameNotFound Trouble = "NameNotFound"
-	// Refused: the host is there and nothing listens.
+	// Refused means that the host exists and nothing listens on the port.
 	Refused Trouble = "Refused"
-	// TimedOut: nothing answers: the pod does not run, or something blocks the port.
+	// TimedOut means that there is no response: the pod is not running, or the port is
+	// blocked.
 	TimedOut Trouble = "TimedOut"
-	// HostKeyWrong: another machine answers than the one that was meant.
+	// HostKeyWrong means that another host responds.
 	HostKeyWrong Trouble = "HostKeyWrong"
-	// KeyRefused: the host does not let the job's key in.
+	// KeyRefused means that the host refuses the job's key.
 	KeyRefused Trouble = "KeyRefused"
-	// Broken: the host answered, and then something went wrong.
+	// Broken means that the connection failed after the host had responded.
 	Broken Trouble = "Broken"
-	// Stopped: the host was told to end, and has said so.
+	// Stopped means that the host announced that it terminates.
 	Stopped Trouble = "Stopped"
-	// NotStarted: the host was reached, and has not what mpirun wants to start.
+	// NotStarted means that the host lacks the program that mpirun starts.
 	NotStarted Trouble = "NotStarted"
-	// PortsBlocked: the host was reached by SSH, and cannot connect to another one on
-	// the ports that MPI uses.
+	// PortsBlocked means that the host can be reached by SSH, but cannot connect to another
+	// host on the ports that MPI uses.
 	PortsBlocked Trouble = "PortsBlocked"
-	// NoFreePort: all ports that MPI is set to use are taken on the host.
+	// NoFreePort means that all ports in the range for MPI are in use on the host.
 	NoFreePort Trouble = "NoFreePort"
 )

@@ -1,6 +1,6 @@
-// Package config is the operator's configuration: a file, its defaults and its
-// checks. The limits of the API are here and not in the schemas, so that a
-// platform team can move them without a new version of the CRDs.
+// Package config reads the operator's configuration file, with defaults and validation.
+// The limits of the API are here and not in the CRDs, so that a platform team can change
+// them without new CRDs.
 package config
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Version and kind that a configuration file starts with.
+// APIVersion and Kind of a configuration file.
 const (
 	APIVersion = "trireme.kubeflow.org/v1alpha1"
 	Kind       = "OperatorConfiguration"
@@ -31,8 +31,8 @@ type Config struct {
 
 	Agent       Agent       `json:"agent"`
 	Initializer Initializer `json:"initializer"`
-	// ClusterDomain is the end of every Service's name, such as cluster.local.
-	// Empty, it is discovered.
+	// ClusterDomain is the DNS domain of Services, such as cluster.local. If empty, it is
+	// discovered.
 	ClusterDomain string   `json:"clusterDomain"`
 	Gang          Gang     `json:"gang"`
 	Network       Network  `json:"network"`
@@ -46,66 +46,67 @@ type Config struct {
 	Server         Server         `json:"server"`
 }
 
-// Limits are what a job may ask for.
+// Limits of jobs.
 type Limits struct {
 	// MaxNodes of a TrainJob.
 	MaxNodes int32 `json:"maxNodes"`
-	// MinWorkers and MaxWorkers of an MPIJob. The launcher counts as a worker
-	// where it runs as one.
+	// MinWorkers and MaxWorkers of an MPIJob. A launcher that runs ranks counts as a
+	// worker.
 	MinWorkers int32 `json:"minWorkers"`
 	MaxWorkers int32 `json:"maxWorkers"`
 	// MaxSlots of a worker, by kind.
 	MaxSlots MaxSlots `json:"maxSlotsPerWorker"`
 	// MaxGPUs of a worker of an MPIJob.
 	MaxGPUs int32 `json:"maxGPUsPerWorker"`
-	// ManyGPUs of a worker of a TrainJob are worth a warning when exceeded.
+	// ManyGPUs is the number of GPUs per worker of a TrainJob above which admission warns.
 	ManyGPUs int32 `json:"warnAboveGPUsPerNode"`
-	// MinCPU and MinMemory of a worker that asks for CPU or memory.
+	// MinCPU and MinMemory of a worker that requests CPU or memory.
 	MinCPU    resource.Quantity `json:"minCPUPerWorker"`
 	MinMemory resource.Quantity `json:"minMemoryPerWorker"`
-	// ScheduleTimeoutSeconds of a runtime. An MPIJob's is raised to the least.
+	// Limits of a runtime's scheduleTimeoutSeconds. That of an MPIJob is raised to the
+	// minimum.
 	MinScheduleTimeoutSeconds int32 `json:"minScheduleTimeoutSeconds"`
 	MaxScheduleTimeoutSeconds int32 `json:"maxScheduleTimeoutSeconds"`
-	// MaxEnv is the most environment variables of a container.
+	// MaxEnv is the maximum number of environment variables of a container.
 	MaxEnv int32 `json:"maxEnvPerContainer"`
-	// MaxBytes of a job or runtime. etcd's own limit would answer with less help.
+	// MaxBytes of a job or runtime. etcd has a limit too, with a less helpful message.
 	MaxBytes int32 `json:"maxObjectBytes"`
 }
 
-// MaxSlots is the most slots of a worker, by kind.
+// MaxSlots is the maximum number of slots per worker, by kind.
 type MaxSlots struct {
 	TrainJob int32 `json:"trainJob"`
 	MPIJob   int32 `json:"mpiJob"`
 }
 
-// Defaults are what a job gets that does not say otherwise.
+// Defaults of jobs.
 type Defaults struct {
 	// LauncherCPU and LauncherMemory of a TrainJob's launcher.
 	LauncherCPU    resource.Quantity `json:"launcherCPU"`
 	LauncherMemory resource.Quantity `json:"launcherMemory"`
-	// ScheduleTimeoutSeconds of a TrainJob whose runtime does not say it.
+	// ScheduleTimeoutSeconds of a TrainJob whose runtime does not set it.
 	ScheduleTimeoutSeconds int32 `json:"scheduleTimeoutSeconds"`
 	// MPIJobScheduleTimeoutSeconds of an MPIJob that does not set it. 0, the default, is
 	// no limit.
 	MPIJobScheduleTimeoutSeconds int32 `json:"mpiJobScheduleTimeoutSeconds"`
-	// RunAsUser of pods that name no user and must not be root. OpenShift
-	// chooses one by itself: leave it out there.
+	// RunAsUser of pods that set no user and must not be root. OpenShift chooses one
+	// itself: do not set it there.
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 }
 
-// Admission is how jobs are judged.
+// Admission are the settings of the webhook's rules.
 type Admission struct {
-	// MPIJobDeprecation says what the operator tells those who create an MPIJob.
+	// MPIJobDeprecation is how admission treats new MPIJobs.
 	MPIJobDeprecation Deprecation `json:"mpiJobDeprecation"`
-	// PodSecurity says what a violation of the namespace's PodSecurity level is.
+	// PodSecurity is how admission treats violations of the namespace's PodSecurity level.
 	PodSecurity PodSecurity `json:"podSecurity"`
 }
 
-// Deprecation is what becomes of an API that is going away.
+// Deprecation is how admission treats a deprecated API.
 type Deprecation string
 
 const (
-	// DeprecationOff says nothing.
+	// DeprecationOff accepts jobs without a warning.
 	DeprecationOff Deprecation = "Off"
 	// DeprecationWarn accepts jobs with a warning.
 	DeprecationWarn Deprecation = "Warn"
@@ -113,12 +114,12 @@ const (
 	DeprecationRefuse Deprecation = "Refuse"
 )
 
-// PodSecurity is what a violation of the namespace's PodSecurity level is.
+// PodSecurity is how admission treats violations of the namespace's PodSecurity level.
 type PodSecurity string
 
 const (
-	// PodSecurityAuto refuses, except on OpenShift, whose security context
-	// constraints fill in what a pod leaves open.
+	// PodSecurityAuto refuses, except on OpenShift, whose security context constraints set
+	// fields that a pod leaves empty.
 	PodSecurityAuto PodSecurity = "Auto"
 	// PodSecurityRefuse refuses.
 	PodSecurityRefuse PodSecurity = "Refuse"
@@ -126,13 +127,13 @@ const (
 	PodSecurityWarn PodSecurity = "Warn"
 )
 
-// Images that an operator starts jobs with if it is not told of others.
+// Default images of agent and initializer.
 const (
 	DefaultAgentImage       = "trireme.local/mpi-agent:dev"
 	DefaultInitializerImage = "trireme.local/initializer:dev"
 )
 
-// Agent is the program in every pod.
+// Agent are the settings of the agent in every pod.
 type Agent struct {
 	Image string `json:"image"`
 	// PullSecrets are image pull secrets in the namespaces of jobs, for the images of
@@ -145,7 +146,7 @@ type Agent struct {
 type Delivery string
 
 const (
-	// DeliveryAuto takes an image volume where the cluster is known to have them.
+	// DeliveryAuto uses an image volume if the cluster supports it.
 	DeliveryAuto Delivery = "Auto"
 	// DeliveryImageVolume mounts the agent's image.
 	DeliveryImageVolume Delivery = "ImageVolume"
@@ -153,110 +154,107 @@ const (
 	DeliveryInitContainer Delivery = "InitContainer"
 )
 
-// Initializer is the program that fetches datasets and models.
+// Initializer are the settings of the program that downloads datasets and models.
 type Initializer struct {
 	Image string `json:"image"`
 }
 
-// Gang is how pods get their places together.
+// Gang are the settings of gang scheduling.
 type Gang struct {
 	// CoschedulerName is the scheduler of pods in a gang of scheduler-plugins.
 	CoschedulerName string `json:"coschedulerName"`
 }
 
-// Network is what the pods of a job with a network policy may reach.
+// Network are the settings of network policies of jobs.
 type Network struct {
-	// EgressPorts are open to every address: storage, registries of models.
+	// EgressPorts are allowed to every address: storage, model registries.
 	EgressPorts []int32 `json:"egressPorts"`
 }
 
-// Failures are how long the operator waits before it calls something a failure.
+// Failures are the timeouts after which the operator fails a job.
 type Failures struct {
-	// ImagePullSeconds is how long a pod that cannot pull its image may hold the
-	// others.
+	// ImagePullSeconds is how long a job waits for a pod that cannot pull its image.
 	ImagePullSeconds int32 `json:"imagePullSeconds"`
-	// QuotaSeconds is how long a job waits for others to free a ResourceQuota that
-	// refuses a part of it.
+	// QuotaSeconds is how long a job waits for a ResourceQuota that refuses one of its
+	// objects.
 	QuotaSeconds int32 `json:"quotaSeconds"`
-	// RestartSeconds is the pause before the first restart of a job; each of the next
-	// is twice as long, at most 6 minutes.
+	// RestartSeconds is the delay before the first restart of a job; it doubles with each
+	// restart, up to 6 minutes.
 	RestartSeconds int32 `json:"restartSeconds"`
 }
 
-// Reconcile is how the operator works on jobs.
+// Reconcile are the settings of the controllers.
 type Reconcile struct {
-	// Workers are the jobs of each kind that are worked on at the same time.
+	// Workers is how many jobs of each kind are reconciled in parallel.
 	Workers int32 `json:"workers"`
 }
 
-// Client is how fast the operator may talk to the API server.
+// Client are the rate limits of requests to the API server.
 type Client struct {
-	// QPS is requests a second, over time; Burst is how many at once.
+	// QPS is requests per second on average; Burst is the maximum at once.
 	QPS   float32 `json:"qps"`
 	Burst int32   `json:"burst"`
 }
 
-// MetricsOff as an address serves no metrics.
+// MetricsOff is the address that disables metrics.
 const MetricsOff = "0"
 
-// Metrics is where the operator's metrics are read.
+// Metrics is the address of the operator's metrics.
 type Metrics struct {
 	BindAddress string `json:"bindAddress"`
 }
 
-// LeaderElection is whether replicas agree on one that works on jobs.
+// LeaderElection are the settings of leader election between replicas.
 type LeaderElection struct {
-	// Enabled is off only where there is one replica, ever.
+	// Enabled can be off only if there is never more than one replica.
 	Enabled bool `json:"enabled"`
 }
 
-// Webhook is where the API server finds the operator.
+// Webhook are the settings of the webhook server.
 type Webhook struct {
 	Port int32 `json:"port"`
-	// CertificateDirectory has tls.crt and tls.key.
+	// CertificateDirectory contains tls.crt and tls.key.
 	CertificateDirectory string `json:"certificateDirectory"`
-	// ManageCertificates makes the operator issue and renew the certificate by
-	// itself. Turn it off where cert-manager or OpenShift does it.
+	// ManageCertificates makes the operator issue and renew the certificate itself. Turn it
+	// off if cert-manager or OpenShift does it.
 	ManageCertificates bool `json:"manageCertificates"`
-	// ClientCAFile has the authorities of the API server's client certificate. With it,
-	// every other caller is refused. Without it, callers are not verified: answers have
-	// no quota figures, and audit lines say so.
+	// ClientCAFile contains the CAs of the API server's client certificate. If it is set,
+	// every other caller is refused. Otherwise callers are not verified: messages have no
+	// quota figures, and audit lines say so.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// ClientNames are the common names that the certificate may have; any if empty.
 	ClientNames []string `json:"clientNames,omitempty"`
-	// Host is the name that the API server calls, if it is not the Service's: for
-	// an operator outside of the cluster.
+	// Host is the name that the API server connects to instead of the Service: for an
+	// operator outside of the cluster.
 	Host string `json:"host,omitempty"`
-	// ServiceName, SecretName and ConfigurationName are the objects that belong
-	// to the webhook.
+	// ServiceName, SecretName and ConfigurationName are the objects of the webhook.
 	ServiceName       string `json:"serviceName"`
 	SecretName        string `json:"secretName"`
 	ConfigurationName string `json:"configurationName"`
 }
 
-// Server is the serving certificate of the server. The operator issues it with the CA
-// of the webhook, so there is none without webhook.manageCertificates.
+// Server are the settings of the server's certificate. The operator issues it with the
+// CA of the webhook, so it requires webhook.manageCertificates.
 type Server struct {
-	// ManageCertificate makes the operator issue and renew the certificate. Turn it off
-	// where something else writes the Secret.
+	// ManageCertificate makes the operator issue and renew the certificate. Turn it off if
+	// something else writes the Secret.
 	ManageCertificate bool `json:"manageCertificate"`
 	// ExtraNames are DNS names and IP addresses in the certificate besides those of the
 	// Service: a Route, an Ingress or a load balancer in front of the server.
 	ExtraNames []string `json:"extraNames,omitempty"`
-	// ServiceName, SecretName and CAConfigMapName are the objects that belong to the
-	// server: what it is called, its certificate, and the CA for its clients.
+	// ServiceName, SecretName and CAConfigMapName are the objects of the server: its
+	// Service, its certificate, and the CA for its clients.
 	ServiceName     string `json:"serviceName"`
 	SecretName      string `json:"secretName"`
 	CAConfigMapName string `json:"caConfigMapName"`
 }
 
-// IssuesServerCertificate says whether the operator issues the server's certificate.
-func (config *Config) IssuesServerCertificate() bool {
-	return config.Webhook.ManageCertificates && config.Server.ManageCertificate
+// IssuesServerCertificate reports whether the operator issues the server's certificate.
+func (c *Config) IssuesServerCertificate() bool {
+	return c.Webhook.ManageCertificates && c.Server.ManageCertificate
 }
 
-// Default is the configuration without a file: the limits that the API is
-// documented with.
+// Default returns the configuration without a file, with the documented limits.
 func Default() *Config {
 	return &Config{
 		APIVersion: APIVersion,
@@ -308,7 +306,7 @@ func Parse(path string, data []byte) (*Config, error) {
 	if documents := strings.Count("\n"+strings.TrimPrefix(string(data), "---\n"), "\n---\n"); documents > 0 {
 		return nil, fmt.Errorf("configuration %s: has more than one document", path)
 	}
-	// A file says for itself what it is.
+	// A file must set these itself.
 	config.APIVersion, config.Kind = "", ""
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
@@ -319,16 +317,16 @@ func Parse(path string, data []byte) (*Config, error) {
 	return config, nil
 }
 
-// JobDefaults are the defaults in the form that the model takes.
-func (config *Config) JobDefaults() job.Defaults {
+// JobDefaults returns the defaults for the job model.
+func (c *Config) JobDefaults() job.Defaults {
 	return job.Defaults{
 		LauncherResources: corev1.ResourceList{
-			corev1.ResourceCPU:    config.Defaults.LauncherCPU,
-			corev1.ResourceMemory: config.Defaults.LauncherMemory,
+			corev1.ResourceCPU:    c.Defaults.LauncherCPU,
+			corev1.ResourceMemory: c.Defaults.LauncherMemory,
 		},
-		ScheduleTimeoutSeconds:       config.Defaults.ScheduleTimeoutSeconds,
-		MPIJobScheduleTimeoutSeconds: config.Defaults.MPIJobScheduleTimeoutSeconds,
-		MinScheduleTimeoutSeconds:    config.Limits.MinScheduleTimeoutSeconds,
-		RunAsUser:                    config.Defaults.RunAsUser,
+		ScheduleTimeoutSeconds:       c.Defaults.ScheduleTimeoutSeconds,
+		MPIJobScheduleTimeoutSeconds: c.Defaults.MPIJobScheduleTimeoutSeconds,
+		MinScheduleTimeoutSeconds:    c.Limits.MinScheduleTimeoutSeconds,
+		RunAsUser:                    c.Defaults.RunAsUser,
 	}
 }

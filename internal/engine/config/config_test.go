@@ -200,7 +200,7 @@ func TestParseReadsEveryField(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const otherVersion = `apiVersion and kind are %s; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"`
+	const otherVersion = `apiVersion and kind are %s; they must be "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"`
 	versions := func(there string) string { return strings.Replace(otherVersion, "%s", there, 1) }
 	tests := map[string]struct {
 		file string
@@ -219,7 +219,7 @@ func TestParseRefuses(t *testing.T) {
 		"another kind":                   {file: "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: Configuration", want: []string{versions(`"trireme.kubeflow.org/v1alpha1" and "Configuration"`)}},
 		"an object of another sort":      {file: "apiVersion: v1\nkind: ConfigMap", want: []string{versions(`"v1" and "ConfigMap"`)}},
 		"neither version nor kind":       {file: "limits: {maxNodes: 8}", want: []string{versions(`"" and ""`)}},
-		"names without an authority":     {file: header + "webhook: {clientNames: [kube-apiserver]}", want: []string{"webhook.clientNames needs webhook.clientCAFile"}},
+		"names without an authority":     {file: header + "webhook: {clientNames: [kube-apiserver]}", want: []string{"webhook.clientNames requires webhook.clientCAFile"}},
 		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be between 1 and 65535"}},
 		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", want: []string{"webhook.port"}},
 		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", want: []string{"defaults.runAsUser is 0; it must be at least 1, because pods without a user must not be root"}},
@@ -288,7 +288,7 @@ server:
   secretName: ""
   caConfigMapName: ""
 `)
-	want := "configuration " + path + `: apiVersion and kind are "v1" and "OperatorConfiguration"; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"
+	want := "configuration " + path + `: apiVersion and kind are "v1" and "OperatorConfiguration"; they must be "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"
 limits.maxNodes is 0; it must be at least 1
 limits.minWorkers is -1; it must be at least 0
 limits.maxWorkers is 0; it must be at least 1
@@ -320,8 +320,8 @@ server.secretName and webhook.secretName are both ""; the server must not be abl
 server.extraNames[1] is "https://train.example.com"; it must be a DNS name in lower case, or an IP address
 server.extraNames[2] is "Train"; it must be a DNS name in lower case, or an IP address
 server.extraNames[3] is ""; it must be a DNS name in lower case, or an IP address
-agent.image is "Agent:1"; it must be the name of an image: invalid reference format: repository name (library/Agent) must be lowercase
-initializer.image is ""; it must be the name of an image: invalid reference format
+agent.image is "Agent:1"; it must be an image name: invalid reference format: repository name (library/Agent) must be lowercase
+initializer.image is ""; it must be an image name: invalid reference format
 agent.pullSecrets[1] is "Bad"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 clusterDomain is ".local"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 limits.minCPUPerWorker is -1; it must not be negative

@@ -15,31 +15,31 @@ import (
 
 const maxPort = 65535
 
-// faults are what is wrong with a configuration, in the order of the questions.
+// faults are the errors of a configuration, in the order of the checks.
 type faults []error
 
-func (faults *faults) add(format string, arguments ...any) {
-	*faults = append(*faults, fmt.Errorf(format, arguments...))
+func (f *faults) add(format string, arguments ...any) {
+	*f = append(*f, fmt.Errorf(format, arguments...))
 }
 
-// Validate finds every fault of a configuration.
-func (config *Config) Validate() error {
-	var found faults
-	if config.APIVersion != APIVersion || config.Kind != Kind {
-		found.add("apiVersion and kind are %q and %q; this operator reads %q and %q", config.APIVersion, config.Kind, APIVersion, Kind)
+// Validate returns all errors of a configuration.
+func (c *Config) Validate() error {
+	var errs faults
+	if c.APIVersion != APIVersion || c.Kind != Kind {
+		errs.add("apiVersion and kind are %q and %q; they must be %q and %q", c.APIVersion, c.Kind, APIVersion, Kind)
 	}
-	config.validateNumbers(&found)
-	config.validateNames(&found)
-	config.validateQuantities(&found)
-	config.validateAddresses(&found)
-	oneOf(&found, "admission.mpiJobDeprecation", config.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
-	oneOf(&found, "admission.podSecurity", config.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
-	oneOf(&found, "agent.delivery", config.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
-	return errors.Join(found...)
+	c.validateNumbers(&errs)
+	c.validateNames(&errs)
+	c.validateQuantities(&errs)
+	c.validateAddresses(&errs)
+	oneOf(&errs, "admission.mpiJobDeprecation", c.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
+	oneOf(&errs, "admission.podSecurity", c.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
+	oneOf(&errs, "agent.delivery", c.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
+	return errors.Join(errs...)
 }
 
-func (config *Config) validateNumbers(found *faults) {
-	limits := &config.Limits
+func (c *Config) validateNumbers(errs *faults) {
+	limits := &c.Limits
 	for _, limit := range []struct {
 		name         string
 		value, least int32
@@ -55,100 +55,100 @@ func (config *Config) validateNumbers(found *faults) {
 		{"limits.maxScheduleTimeoutSeconds", limits.MaxScheduleTimeoutSeconds, limits.MinScheduleTimeoutSeconds},
 		{"limits.maxEnvPerContainer", limits.MaxEnv, 1},
 		{"limits.maxObjectBytes", limits.MaxBytes, 1},
-		{"defaults.scheduleTimeoutSeconds", config.Defaults.ScheduleTimeoutSeconds, 1},
-		{"defaults.mpiJobScheduleTimeoutSeconds", config.Defaults.MPIJobScheduleTimeoutSeconds, 0},
-		{"failures.imagePullSeconds", config.Failures.ImagePullSeconds, 1},
-		{"failures.quotaSeconds", config.Failures.QuotaSeconds, 1},
-		{"failures.restartSeconds", config.Failures.RestartSeconds, 1},
-		{"reconcile.workers", config.Reconcile.Workers, 1},
-		{"client.burst", config.Client.Burst, 1},
+		{"defaults.scheduleTimeoutSeconds", c.Defaults.ScheduleTimeoutSeconds, 1},
+		{"defaults.mpiJobScheduleTimeoutSeconds", c.Defaults.MPIJobScheduleTimeoutSeconds, 0},
+		{"failures.imagePullSeconds", c.Failures.ImagePullSeconds, 1},
+		{"failures.quotaSeconds", c.Failures.QuotaSeconds, 1},
+		{"failures.restartSeconds", c.Failures.RestartSeconds, 1},
+		{"reconcile.workers", c.Reconcile.Workers, 1},
+		{"client.burst", c.Client.Burst, 1},
 	} {
 		if limit.value < limit.least {
-			found.add("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
+			errs.add("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
 		}
 	}
-	// Less than one would let an operator with a full queue stand still.
-	if config.Client.QPS < 1 {
-		found.add("client.qps is %v; it must be at least 1", config.Client.QPS)
+	// With less than one, an operator with a full queue would hardly make progress.
+	if c.Client.QPS < 1 {
+		errs.add("client.qps is %v; it must be at least 1", c.Client.QPS)
 	}
-	if user := config.Defaults.RunAsUser; user != nil && *user < 1 {
-		found.add("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
+	if user := c.Defaults.RunAsUser; user != nil && *user < 1 {
+		errs.add("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
 	}
 }
 
-func (config *Config) validateNames(found *faults) {
+func (c *Config) validateNames(errs *faults) {
 	for _, setting := range []struct{ name, value string }{
-		{"webhook.certificateDirectory", config.Webhook.CertificateDirectory},
-		{"webhook.serviceName", config.Webhook.ServiceName},
-		{"webhook.secretName", config.Webhook.SecretName},
-		{"webhook.configurationName", config.Webhook.ConfigurationName},
-		{"server.serviceName", config.Server.ServiceName},
-		{"server.secretName", config.Server.SecretName},
-		{"server.caConfigMapName", config.Server.CAConfigMapName},
-		{"gang.coschedulerName", config.Gang.CoschedulerName},
+		{"webhook.certificateDirectory", c.Webhook.CertificateDirectory},
+		{"webhook.serviceName", c.Webhook.ServiceName},
+		{"webhook.secretName", c.Webhook.SecretName},
+		{"webhook.configurationName", c.Webhook.ConfigurationName},
+		{"server.serviceName", c.Server.ServiceName},
+		{"server.secretName", c.Server.SecretName},
+		{"server.caConfigMapName", c.Server.CAConfigMapName},
+		{"gang.coschedulerName", c.Gang.CoschedulerName},
 	} {
 		if setting.value == "" {
-			found.add("%s is empty", setting.name)
+			errs.add("%s is empty", setting.name)
 		}
 	}
-	if len(config.Webhook.ClientNames) > 0 && config.Webhook.ClientCAFile == "" {
-		found.add("webhook.clientNames needs webhook.clientCAFile: without an authority nobody's name is verified")
+	if len(c.Webhook.ClientNames) > 0 && c.Webhook.ClientCAFile == "" {
+		errs.add("webhook.clientNames requires webhook.clientCAFile: without a CA no name is verified")
 	}
-	config.validateServerNames(found)
+	c.validateServerNames(errs)
 	for _, image := range []struct{ name, value string }{
-		{"agent.image", config.Agent.Image},
-		{"initializer.image", config.Initializer.Image},
+		{"agent.image", c.Agent.Image},
+		{"initializer.image", c.Initializer.Image},
 	} {
 		if _, err := reference.ParseNormalizedNamed(image.value); err != nil {
-			found.add("%s is %q; it must be the name of an image: %w", image.name, image.value, err)
+			errs.add("%s is %q; it must be an image name: %w", image.name, image.value, err)
 		}
 	}
-	for i, secret := range config.Agent.PullSecrets {
+	for i, secret := range c.Agent.PullSecrets {
 		for _, fault := range utilvalidation.IsDNS1123Subdomain(secret) {
-			found.add("agent.pullSecrets[%d] is %q; %s", i, secret, fault)
+			errs.add("agent.pullSecrets[%d] is %q; %s", i, secret, fault)
 		}
 	}
-	if config.ClusterDomain != "" {
-		for _, fault := range utilvalidation.IsDNS1123Subdomain(config.ClusterDomain) {
-			found.add("clusterDomain is %q; %s", config.ClusterDomain, fault)
+	if c.ClusterDomain != "" {
+		for _, fault := range utilvalidation.IsDNS1123Subdomain(c.ClusterDomain) {
+			errs.add("clusterDomain is %q; %s", c.ClusterDomain, fault)
 		}
 	}
 }
 
-func (config *Config) validateServerNames(found *faults) {
-	if config.Server.SecretName == config.Webhook.SecretName {
-		found.add("server.secretName and webhook.secretName are both %q; the server must not be able to read the CA's key", config.Server.SecretName)
+func (c *Config) validateServerNames(errs *faults) {
+	if c.Server.SecretName == c.Webhook.SecretName {
+		errs.add("server.secretName and webhook.secretName are both %q; the server must not be able to read the CA's key", c.Server.SecretName)
 	}
-	for i, name := range config.Server.ExtraNames {
+	for i, name := range c.Server.ExtraNames {
 		if net.ParseIP(name) != nil || len(utilvalidation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0 {
 			continue
 		}
-		found.add("server.extraNames[%d] is %q; it must be a DNS name in lower case, or an IP address", i, name)
+		errs.add("server.extraNames[%d] is %q; it must be a DNS name in lower case, or an IP address", i, name)
 	}
 }
 
-func (config *Config) validateQuantities(found *faults) {
+func (c *Config) validateQuantities(errs *faults) {
 	for _, amount := range []struct {
 		name     string
 		quantity *resource.Quantity
 	}{
-		{"limits.minCPUPerWorker", &config.Limits.MinCPU},
-		{"limits.minMemoryPerWorker", &config.Limits.MinMemory},
-		{"defaults.launcherCPU", &config.Defaults.LauncherCPU},
-		{"defaults.launcherMemory", &config.Defaults.LauncherMemory},
+		{"limits.minCPUPerWorker", &c.Limits.MinCPU},
+		{"limits.minMemoryPerWorker", &c.Limits.MinMemory},
+		{"defaults.launcherCPU", &c.Defaults.LauncherCPU},
+		{"defaults.launcherMemory", &c.Defaults.LauncherMemory},
 	} {
 		if amount.quantity.Sign() < 0 {
-			found.add("%s is %s; it must not be negative", amount.name, amount.quantity)
+			errs.add("%s is %s; it must not be negative", amount.name, amount.quantity)
 		}
 	}
 }
 
-func (config *Config) validateAddresses(found *faults) {
-	port(found, "webhook.port", config.Webhook.Port)
-	for i, open := range config.Network.EgressPorts {
-		port(found, fmt.Sprintf("network.egressPorts[%d]", i), open)
+func (c *Config) validateAddresses(errs *faults) {
+	port(errs, "webhook.port", c.Webhook.Port)
+	for i, open := range c.Network.EgressPorts {
+		port(errs, fmt.Sprintf("network.egressPorts[%d]", i), open)
 	}
-	address := config.Metrics.BindAddress
+	address := c.Metrics.BindAddress
 	if address == MetricsOff {
 		return
 	}
@@ -157,18 +157,18 @@ func (config *Config) validateAddresses(found *faults) {
 		_, err = strconv.ParseUint(number, 10, 16)
 	}
 	if err != nil {
-		found.add("metrics.bindAddress is %q; it must be an address with a port, such as :8443, or %q for none", address, MetricsOff)
+		errs.add("metrics.bindAddress is %q; it must be an address with a port, such as :8443, or %q for none", address, MetricsOff)
 	}
 }
 
-func port(found *faults, name string, value int32) {
+func port(errs *faults, name string, value int32) {
 	if value < 1 || value > maxPort {
-		found.add("%s is %d; it must be between 1 and %d", name, value, maxPort)
+		errs.add("%s is %d; it must be between 1 and %d", name, value, maxPort)
 	}
 }
 
-func oneOf[T ~string](found *faults, name string, value T, allowed ...T) {
+func oneOf[T ~string](errs *faults, name string, value T, allowed ...T) {
 	if !slices.Contains(allowed, value) {
-		found.add("%s is %q; it must be one of %v", name, value, allowed)
+		errs.add("%s is %q; it must be one of %v", name, value, allowed)
 	}
 }

@@ -54,7 +54,7 @@ var refusedFailures = []failureRow{
 	},
 	{
 		name: "a name is taken", start: nothing,
-		happen: refused(Refusal{Object: "ConfigMap train-hostfile", Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}),
+		happen: refused(Refusal{Object: "ConfigMap train-hostfile", Message: "an object with this name exists that does not belong to the job. Delete it, or give the job another name"}),
 		reason: training.FailureLauncher, subject: "ConfigMap train-hostfile", cause: "does not belong to the job", advice: "Delete it, or give the job another name",
 	},
 	{

@@ -15,88 +15,87 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// command is what the launcher runs. Where it begins with an mpirun, the TrainJob
-// has it; a plain one, which only says how many ranks there are, is left to the
-// operator, so that the job grows with its number of nodes. Anything else would be
-// put behind an mpirun there, so the runtime keeps it.
-func (migration *migration) command(launcher *role) {
-	container, trainer := launcher.container(), &migration.trainJob.Spec.Trainer
+// command converts the command of the launcher. If it starts with mpirun, it moves to
+// the TrainJob; a plain mpirun, with only the number of ranks, is left to the operator,
+// so that the job scales with its number of nodes. Any other command stays in the
+// runtime, because the operator would add an mpirun to it in the TrainJob.
+func (m *migration) command(launcher *role) {
+	container, trainer := launcher.container(), &m.trainJob.Spec.Trainer
 	line := slices.Concat(container.Command, container.Args)
 	to := inTrainJob("spec.trainer.command")
-	if len(container.Command) == 0 || !runsAsItIs(line) {
+	if len(container.Command) == 0 || !runsUnchanged(line) {
 		return
 	}
-	if program := migration.plain(line); program != nil {
+	if program := m.plain(line); program != nil {
 		trainer.Command = program
-		why := fmt.Sprintf("without %s: the operator writes it, for every slot of every node, and the job fails if a node is not used",
-			strings.Join(line[:len(line)-len(program)], " "))
-		if migration.old.Spec.RequireAllHosts != nil {
-			why, _, _ = strings.Cut(why, ", and the job fails")
+		why := fmt.Sprintf("without %s: the operator adds it, for every slot of every node", strings.Join(line[:len(line)-len(program)], " "))
+		if m.old.Spec.RequireAllHosts == nil {
+			why += ", and the job fails if a node is not used"
 		}
-		migration.rewrite(launcher.main("command"), Mapped, to, why)
-		migration.rewrite(launcher.main("args"), Mapped, to, why)
+		m.rewrite(launcher.main("command"), Mapped, to, why)
+		m.rewrite(launcher.main("args"), Mapped, to, why)
 	} else {
 		trainer.Command, trainer.Args = container.Command, container.Args
-		migration.note(launcher.main("command"), Mapped, to, "")
-		migration.note(launcher.main("args"), Mapped, inTrainJob("spec.trainer.args"), "")
+		m.note(launcher.main("command"), Mapped, to, "")
+		m.note(launcher.main("args"), Mapped, inTrainJob("spec.trainer.args"), "")
 	}
 	container.Command, container.Args = nil, nil
 }
 
-// plain is the program of a command that is nothing but mpirun, the number of all
-// ranks and a program; else nil.
-func (migration *migration) plain(line []string) []string {
-	const words = 3
-	if len(line) <= words || line[0] != "mpirun" || !slices.Contains([]string{"-n", "-np"}, line[1]) || migration.before.LauncherRunsRanks || migration.before.Worker.Replicas < 1 {
+// plain returns the program of a command that is only mpirun, the number of all ranks
+// and a program; else nil.
+func (m *migration) plain(line []string) []string {
+	const prefix = 3
+	if len(line) <= prefix || line[0] != "mpirun" || !slices.Contains([]string{"-n", "-np"}, line[1]) || m.before.LauncherRunsRanks || m.before.Worker.Replicas < 1 {
 		return nil
 	}
-	program := line[words:]
-	if line[2] != strconv.Itoa(int(migration.before.WorldSize())) || strings.HasPrefix(program[0], "-") || runsAsItIs(program) {
+	program := line[prefix:]
+	if line[2] != strconv.Itoa(int(m.before.WorldSize())) || strings.HasPrefix(program[0], "-") || runsUnchanged(program) {
 		return nil
 	}
 	return program
 }
 
-// runsAsItIs tells whether a TrainJob runs a command without an mpirun before it, by
-// asking for one that does.
-func runsAsItIs(line []string) bool {
+// runsUnchanged reports whether a TrainJob runs a command without adding mpirun. It
+// builds the model of such a job to find out.
+func runsUnchanged(line []string) bool {
 	trainJob := &v2alpha1.TrainJob{Spec: v2alpha1.TrainJobSpec{Trainer: v2alpha1.Trainer{Command: line}}}
 	runtime := &v2alpha1.TrainingRuntimeSpec{Template: v2alpha1.RuntimeTemplate{Spec: v2alpha1.RuntimeTemplateSpec{ReplicatedJobs: []v2alpha1.ReplicatedJob{{
 		Name: v2alpha1.ReplicatedJobLauncher, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}},
 	}}}}}
-	made := job.FromTrainJob(trainJob, runtime, job.Defaults{})
-	return slices.Equal(made.Launcher.Template.Spec.Containers[0].Command, line)
+	model := job.FromTrainJob(trainJob, runtime, job.Defaults{})
+	return slices.Equal(model.Launcher.Template.Spec.Containers[0].Command, line)
 }
 
-// sshd drops a worker's command that only starts an sshd: a TrainJob's workers
-// need none. A command that does more stays, and so does the sshd in it.
-func (migration *migration) sshd(worker *role) {
+// sshd drops a worker's command that only starts an sshd: a TrainJob's workers need
+// none. A command that does more stays.
+func (m *migration) sshd(worker *role) {
 	container := worker.container()
 	line := slices.Concat(container.Command, container.Args)
 	switch {
 	case len(line) == 0:
-		migration.note("spec.sshAuthMountPath", Dropped, "", "was not used: the workers run no sshd of their own")
+		m.note("spec.sshAuthMountPath", Dropped, "", "has no effect: the workers do not run an sshd")
 		return
 	case !startsSSHD(line):
-		const why = "does more than start an sshd, as far as can be seen, so it stays, and so does the image's sshd. Leave it out if that was all: a TrainJob's workers need no sshd"
-		migration.note(worker.main("command"), Look, worker.to+".spec.containers[0].command", why)
-		migration.note(worker.main("args"), Look, worker.to+".spec.containers[0].args", why)
-		migration.note("spec.sshAuthMountPath", Look, "", "a TrainJob has the keys for an image's sshd in /home/mpiuser/.ssh, always")
+		const why = "may do more than start an sshd, so it is kept. Remove it if it only starts an sshd: a TrainJob's workers need none"
+		m.note(worker.main("command"), Look, worker.to+".spec.containers[0].command", why)
+		m.note(worker.main("args"), Look, worker.to+".spec.containers[0].args", why)
+		m.note("spec.sshAuthMountPath", Look, "", "a TrainJob always mounts the keys for an image's sshd at /home/mpiuser/.ssh")
 		return
 	}
-	migration.ownSSHD = true
+	m.ownSSHD = true
 	container.Command, container.Args = nil, nil
-	const why = "only starts an sshd; the operator's agent answers in its place, and the image needs none"
-	migration.note(worker.main("command"), Dropped, "", why)
-	migration.note(worker.main("args"), Dropped, "", why)
-	migration.note("spec.sshAuthMountPath", Dropped, "", "is where the sshd of the image found its keys; the agent has its own")
-	migration.probe(worker, "readinessProbe", &container.ReadinessProbe)
-	migration.probe(worker, "livenessProbe", &container.LivenessProbe)
-	migration.probe(worker, "startupProbe", &container.StartupProbe)
+	const why = "only starts an sshd; the operator's agent replaces it, and the image needs none"
+	m.note(worker.main("command"), Dropped, "", why)
+	m.note(worker.main("args"), Dropped, "", why)
+	m.note("spec.sshAuthMountPath", Dropped, "", "is for the keys of the image's sshd; the agent has its own")
+	m.probe(worker, "readinessProbe", &container.ReadinessProbe)
+	m.probe(worker, "livenessProbe", &container.LivenessProbe)
+	m.probe(worker, "startupProbe", &container.StartupProbe)
 }
 
-// startsSSHD tells whether a command does nothing but start an sshd: by itself, or by
-// a shell that makes its directory before and waits afterwards.
+// startsSSHD reports whether a command only starts an sshd: directly, or in a shell that
+// creates its directory before and sleeps afterwards.
 func startsSSHD(line []string) bool {
 	if path.Base(line[0]) == "sshd" {
 		return true
@@ -107,12 +106,12 @@ func startsSSHD(line []string) bool {
 	}
 	starts := false
 	for _, step := range steps.Split(line[2], -1) {
-		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
+		arguments := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
 		switch {
-		case len(words) == 0:
-		case path.Base(words[0]) == "sshd", slices.Equal(words, []string{"service", "ssh", "start"}):
+		case len(arguments) == 0:
+		case path.Base(arguments[0]) == "sshd", slices.Equal(arguments, []string{"service", "ssh", "start"}):
 			starts = true
-		case words[0] == "mkdir", slices.Equal(words, []string{"sleep", "infinity"}):
+		case arguments[0] == "mkdir", slices.Equal(arguments, []string{"sleep", "infinity"}):
 		default:
 			return false
 		}
@@ -120,73 +119,73 @@ func startsSSHD(line []string) bool {
 	return starts
 }
 
-// steps of a shell's script are separated by these.
+// steps matches the separators of commands in a shell script.
 var steps = regexp.MustCompile(`&&|;|\n`)
 
-// probe drops one that asks the sshd's port.
-func (migration *migration) probe(worker *role, field string, probe **corev1.Probe) {
+// probe drops a TCP probe, which checks the port of the sshd.
+func (m *migration) probe(worker *role, field string, probe **corev1.Probe) {
 	switch {
 	case *probe == nil:
 	case (*probe).TCPSocket != nil:
 		*probe = nil
-		migration.note(worker.main(field), Dropped, "", "asks for the sshd; the operator has a probe for the agent")
+		m.note(worker.main(field), Dropped, "", "checks the sshd; the operator adds a probe for the agent")
 	default:
-		migration.note(worker.main(field), Look, worker.to+".spec.containers[0]."+field, "may ask for the sshd, which does not run any more")
+		m.note(worker.main(field), Look, worker.to+".spec.containers[0]."+field, "may check the sshd, which no longer runs")
 	}
 }
 
-// security: an image with an sshd of its own runs as whoever it was built for. A
-// TrainJob's pods are held to PodSecurity's level "restricted" where they are
-// silent.
-func (migration *migration) security(launcher, worker *role) {
-	if migration.before.WorkersRunAgent() {
+// security reports the security context of images with their own sshd, which may run as
+// any user. Pods of a TrainJob get the settings of PodSecurity's level "restricted" by
+// default.
+func (m *migration) security(launcher, worker *role) {
+	if m.before.WorkersRunAgent() {
 		return
 	}
 	for _, role := range []*role{launcher, worker} {
 		at := role.from + ".spec.securityContext"
-		if saysUser(role.pod()) {
-			migration.add(Entry{Path: at, Outcome: Default, To: role.to + ".spec.securityContext",
-				Why: "where it is silent, the pods have no capabilities, cannot gain privileges, and have the runtime's seccomp profile; an MPIJob whose workers start an sshd is left alone"})
+		if setsUser(role.pod()) {
+			m.add(Entry{Path: at, Outcome: Default, To: role.to + ".spec.securityContext",
+				Why: "by default the pods have no capabilities, no privilege escalation, and the seccomp profile RuntimeDefault; an MPIJob whose workers start an sshd has no such defaults"})
 			continue
 		}
-		migration.add(Entry{Path: at, Outcome: Look, To: role.to + ".spec.securityContext",
-			Why: "does not say which user runs the container, so that the image decided; the pods of a TrainJob must not be root unless they say so. Set runAsUser to the image's user, 0 for root"})
+		m.add(Entry{Path: at, Outcome: Look, To: role.to + ".spec.securityContext",
+			Why: "does not set a user, so the user of the image was used; pods of a TrainJob do not run as root by default. Set runAsUser to the image's user, 0 for root"})
 	}
 }
 
-// saysUser tells whether it is said who runs the main container.
-func saysUser(pod *corev1.PodSpec) bool {
+// setsUser reports whether runAsUser is set for the main container.
+func setsUser(pod *corev1.PodSpec) bool {
 	own := pod.Containers[0].SecurityContext
 	return own != nil && own.RunAsUser != nil || pod.SecurityContext != nil && pod.SecurityContext.RunAsUser != nil
 }
 
-// remoteShells are the ways to tell mpirun how to reach a host.
+// remoteShells are the options and variables that set mpirun's remote shell.
 var remoteShells = []string{
 	"plm_rsh_agent", "plm_ssh_agent", "orte_rsh_agent", "I_MPI_HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "-launcher", "-bootstrap", "-rsh",
 }
 
-// hosts finds words of the launcher that hold for an MPIJob only: names of its
-// hosts, and a way of its own to reach them.
-func (migration *migration) hosts() {
-	launcher := &migration.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
+// hosts finds settings of the launcher that only work for an MPIJob: names of its hosts,
+// and its own remote shell.
+func (m *migration) hosts() {
+	launcher := &m.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
 	from := replicaPath(v2beta1.MPIReplicaTypeLauncher) + ".template.spec.containers[0]."
-	for i, word := range launcher.Command {
-		migration.hostWord(element(from+"command", i), word)
+	for i, argument := range launcher.Command {
+		m.hostArgument(element(from+"command", i), argument)
 	}
-	for i, word := range launcher.Args {
-		migration.hostWord(element(from+"args", i), word)
+	for i, argument := range launcher.Args {
+		m.hostArgument(element(from+"args", i), argument)
 	}
 	for i, variable := range launcher.Env {
-		migration.hostWord(element(from+"env", i), variable.Name+" "+variable.Value)
+		m.hostArgument(element(from+"env", i), variable.Name+" "+variable.Value)
 	}
 }
 
-func (migration *migration) hostWord(path, word string) {
-	name := migration.old.Name
-	if name != "" && (strings.Contains(word, name+"-worker") || strings.Contains(word, name+"-launcher")) {
-		migration.note(path, Look, "", fmt.Sprintf("names a host of the MPIJob. Those of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and a program in /etc/mpi/hostfile", name))
+func (m *migration) hostArgument(path, argument string) {
+	name := m.old.Name
+	if name != "" && (strings.Contains(argument, name+"-worker") || strings.Contains(argument, name+"-launcher")) {
+		m.note(path, Look, "", fmt.Sprintf("contains a host name of the MPIJob. Hosts of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and programs can read /etc/mpi/hostfile", name))
 	}
-	if migration.ownSSHD && slices.ContainsFunc(remoteShells, func(shell string) bool { return strings.Contains(word, shell) }) {
-		migration.note(path, Look, "", "says how mpirun reaches the workers, whose images' sshd does not run any more; leave it out, and the operator says it")
+	if m.ownSSHD && slices.ContainsFunc(remoteShells, func(shell string) bool { return strings.Contains(argument, shell) }) {
+		m.note(path, Look, "", "sets mpirun's remote shell for the sshd of the workers, which no longer runs; remove it, and the operator sets it")
 	}
 }

@@ -15,35 +15,35 @@ import (
 // Object is one object of a file.
 type Object map[string]any
 
-// Kind of the object.
-func (object Object) Kind() schema.GroupVersionKind {
-	apiVersion, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
+// Kind returns the group, version and kind of the object.
+func (o Object) Kind() schema.GroupVersionKind {
+	apiVersion, _ := o["apiVersion"].(string)
+	kind, _ := o["kind"].(string)
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// Named is how the object is written in messages.
-func (object Object) Named() string { return fmt.Sprintf("%s %s", object.Kind().Kind, nameOf(object)) }
+// Named returns the kind and name of the object, for messages.
+func (o Object) Named() string { return fmt.Sprintf("%s %s", o.Kind().Kind, nameOf(o)) }
 
-// IsMPIJob tells whether the object can be converted.
-func (object Object) IsMPIJob() bool {
-	return object.Kind() == v2beta1.GroupVersion.WithKind(string(job.KindMPIJob))
+// IsMPIJob reports whether the object can be converted.
+func (o Object) IsMPIJob() bool {
+	return o.Kind() == v2beta1.GroupVersion.WithKind(string(job.KindMPIJob))
 }
 
 // TooOldError is an MPIJob of a version that cannot be converted.
 type TooOldError struct {
 	Object  string
 	Version string
-	// Advice says what to do, one step at a time.
+	// Advice is a list of steps.
 	Advice []string
 }
 
-func (err *TooOldError) Error() string {
-	return fmt.Sprintf("%s is of version %s, and only v2beta1 can be converted", err.Object, err.Version)
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("%s has version %s; only v2beta1 can be converted", e.Object, e.Version)
 }
 
-// Read reads the objects of a file, from the JSON of its documents. Lists are taken
-// apart. An MPIJob of an old version is an error.
+// Read reads the objects of a file from the JSON of its documents. It returns the items
+// of lists. An MPIJob of an old version is an error.
 func Read(documents [][]byte) ([]Object, error) {
 	var objects []Object
 	for i, document := range documents {
@@ -52,7 +52,7 @@ func Read(documents [][]byte) ([]Object, error) {
 		}
 		var object Object
 		if err := utiljson.Unmarshal(document, &object); err != nil || object.Kind().Kind == "" || object.Kind().Version == "" {
-			return nil, fmt.Errorf("document %d is no object of Kubernetes: it lacks apiVersion or kind", i+1)
+			return nil, fmt.Errorf("document %d is not a Kubernetes object: apiVersion or kind is missing", i+1)
 		}
 		objects = append(objects, flat(object)...)
 	}
@@ -64,7 +64,7 @@ func Read(documents [][]byte) ([]Object, error) {
 	return objects, nil
 }
 
-// flat takes a list apart.
+// flat returns the items of a list, or the object itself.
 func flat(object Object) (objects []Object) {
 	items, isList := object["items"].([]any)
 	if !isList || !strings.HasSuffix(object.Kind().Kind, "List") {
@@ -75,17 +75,17 @@ func flat(object Object) (objects []Object) {
 		if !isObject {
 			continue
 		}
-		one := Object(content)
-		// The items of a typed list need not say what they are.
-		if one["kind"] == nil {
-			one["apiVersion"], one["kind"] = object["apiVersion"], strings.TrimSuffix(object.Kind().Kind, "List")
+		element := Object(content)
+		// Items of a typed list may have no kind.
+		if element["kind"] == nil {
+			element["apiVersion"], element["kind"] = object["apiVersion"], strings.TrimSuffix(object.Kind().Kind, "List")
 		}
-		objects = append(objects, flat(one)...)
+		objects = append(objects, flat(element)...)
 	}
 	return objects
 }
 
-// tooOld finds MPIJobs of other versions, and says what to do about them.
+// tooOld returns an error with advice for MPIJobs of other versions.
 func tooOld(object Object) error {
 	kind := object.Kind()
 	if kind.Group != training.Group || kind.Kind != string(job.KindMPIJob) || kind.Version == v2beta1.GroupVersion.Version {
@@ -95,24 +95,24 @@ func tooOld(object Object) error {
 	switch kind.Version {
 	case "v1":
 		err.Advice = []string{
-			"Write apiVersion: kubeflow.org/v2beta1, and leave out spec.mainContainer.",
-			"Move spec.cleanPodPolicy, and what else is about the life of the job, below spec.runPolicy.",
-			"Leave out what reached the workers by kubectl: OMPI_MCA_plm_rsh_agent and the launcher's service account for it.",
-			"Convert it again, and read what the report says.",
+			"Set apiVersion: kubeflow.org/v2beta1, and remove spec.mainContainer.",
+			"Move spec.cleanPodPolicy and the other fields of the run policy to spec.runPolicy.",
+			"Remove the settings for kubectl as the remote shell: OMPI_MCA_plm_rsh_agent and the launcher's service account.",
+			"Convert it again, and read the report.",
 		}
 	case "v1alpha2":
 		err.Advice = []string{
-			"Write apiVersion: kubeflow.org/v2beta1; spec.mpiReplicaSpecs stays as it is.",
-			"Leave out spec.mainContainer, and what reached the workers by kubectl: OMPI_MCA_plm_rsh_agent and the launcher's service account for it.",
-			"Convert it again, and read what the report says.",
+			"Set apiVersion: kubeflow.org/v2beta1; spec.mpiReplicaSpecs does not change.",
+			"Remove spec.mainContainer and the settings for kubectl as the remote shell: OMPI_MCA_plm_rsh_agent and the launcher's service account.",
+			"Convert it again, and read the report.",
 		}
 	case "v1alpha1":
 		err.Advice = []string{
-			"Write a TrainJob anew: spec.gpus or spec.processingUnits by spec.processingUnitsPerNode is spec.trainer.numNodes, and spec.template has image, command and resources.",
-			"docs/user-guide/jobs.md has a TrainJob to start from.",
+			"Write a new TrainJob: spec.trainer.numNodes is spec.gpus or spec.processingUnits divided by spec.processingUnitsPerNode; take image, command and resources from spec.template.",
+			"See docs/user-guide/jobs.md for an example.",
 		}
 	default:
-		err.Advice = []string{"Write it as kubeflow.org/v2beta1 and convert it again."}
+		err.Advice = []string{"Change it to kubeflow.org/v2beta1 and convert it again."}
 	}
 	return err
 }

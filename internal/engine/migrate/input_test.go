@@ -11,7 +11,7 @@ func TestOldVersionsAreRecognised(t *testing.T) {
 	for version, words := range map[string]string{"v1": "mainContainer", "v1alpha2": "mainContainer", "v1alpha1": "numNodes", "v3": "v2beta1"} {
 		_, err := Read(documents(t, "apiVersion: kubeflow.org/"+version+"\nkind: MPIJob\nmetadata: {name: old}\n"))
 		tooOld, is := err.(*TooOldError)
-		if !is || !strings.Contains(err.Error(), "MPIJob old is of version "+version) || !strings.Contains(strings.Join(tooOld.Advice, " "), words) {
+		if !is || !strings.Contains(err.Error(), "MPIJob old has version "+version) || !strings.Contains(strings.Join(tooOld.Advice, " "), words) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
@@ -25,9 +25,9 @@ func TestRead(t *testing.T) {
 		"a list":                 {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n", "Secret s", ""},
 		"a typed list":           {"apiVersion: kubeflow.org/v2beta1\nkind: MPIJobList\nitems:\n- metadata: {generateName: b-}\n", "MPIJob b-", ""},
 		"JSON":                   {`{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}`, "Secret s", ""},
-		"no object":              {"a: b", "", "document 1 is no object of Kubernetes: it lacks apiVersion or kind"},
-		"nothing":                {"", "", "lacks apiVersion or kind"},
-		"an old job in a list":   {"apiVersion: kubeflow.org/v1\nkind: MPIJobList\nitems: [{metadata: {name: b}}]\n", "", "MPIJob b is of version v1"},
+		"no object":              {"a: b", "", "document 1 is not a Kubernetes object: apiVersion or kind is missing"},
+		"nothing":                {"", "", "apiVersion or kind is missing"},
+		"an old job in a list":   {"apiVersion: kubeflow.org/v1\nkind: MPIJobList\nitems: [{metadata: {name: b}}]\n", "", "MPIJob b has version v1"},
 		"another group's MPIJob": {"apiVersion: example.com/v1\nkind: MPIJob\nmetadata: {name: b}\n", "MPIJob b", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

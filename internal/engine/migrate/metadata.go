@@ -10,54 +10,55 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// byServer are the fields of metadata that the API server writes.
+// byServer are the fields of metadata that the API server sets.
 var byServer = []string{
 	"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid",
 }
 
-// byOperator are labels and annotations that are written for every job.
+// byOperator are labels and annotations that are set on every job, with the reason to
+// drop them.
 var byOperator = map[string]string{
 	training.LabelJobName:              "the operator sets it",
 	training.LabelJobType:              "the operator sets it; a TrainJob has another value",
-	training.AnnotationCreatedBy:       "admission sets it to who creates the TrainJob",
-	corev1.LastAppliedConfigAnnotation: "is kubectl's copy of the MPIJob; kubectl apply writes one of the TrainJob",
+	training.AnnotationCreatedBy:       "admission sets it to the user who creates the TrainJob",
+	corev1.LastAppliedConfigAnnotation: "is kubectl's copy of the MPIJob; kubectl apply adds one of the TrainJob",
 	training.LabelJobRole:              "the operator sets it on pods",
 	training.LabelReplicaType:          "the operator sets it on pods",
-	training.LabelOperatorName:         "is for what belongs to an MPIJob",
+	training.LabelOperatorName:         "is only for objects of an MPIJob",
 }
 
-func (migration *migration) metadata() {
-	old, made := &migration.old.ObjectMeta, &migration.trainJob.ObjectMeta
-	migration.note("apiVersion", Dropped, "", "a TrainJob has its own")
-	migration.note("kind", Dropped, "", "a TrainJob has its own")
-	migration.note("status", Dropped, "", "a TrainJob starts anew; it has the same answers under status.phase, status.conditions and status.workerPodStatuses")
-	made.Namespace, made.Name, made.GenerateName = old.Namespace, old.Name, old.GenerateName
-	migration.runtime.Namespace, migration.runtime.Name = old.Namespace, strings.TrimRight(migration.report.Name, "-")
+func (m *migration) metadata() {
+	old, converted := &m.old.ObjectMeta, &m.trainJob.ObjectMeta
+	m.note("apiVersion", Dropped, "", "a TrainJob has its own")
+	m.note("kind", Dropped, "", "a TrainJob has its own")
+	m.note("status", Dropped, "", "the TrainJob is a new job; it has status.phase, status.conditions and status.workerPodStatuses too")
+	converted.Namespace, converted.Name, converted.GenerateName = old.Namespace, old.Name, old.GenerateName
+	m.runtime.Namespace, m.runtime.Name = old.Namespace, strings.TrimRight(m.report.Name, "-")
 	for _, name := range []string{"namespace", "name", "generateName"} {
-		migration.note("metadata."+name, Mapped, inTrainJob("metadata."+name), "")
+		m.note("metadata."+name, Mapped, inTrainJob("metadata."+name), "")
 	}
-	made.Labels = migration.keep("metadata.labels", old.Labels)
-	made.Annotations = migration.keep("metadata.annotations", old.Annotations)
+	converted.Labels = m.keep("metadata.labels", old.Labels)
+	converted.Annotations = m.keep("metadata.annotations", old.Annotations)
 	for _, name := range byServer {
-		migration.note("metadata."+name, Dropped, "", "the API server sets it")
+		m.note("metadata."+name, Dropped, "", "the API server sets it")
 	}
-	migration.note("metadata.ownerReferences", Look, "", "the owner created an MPIJob; have it create the TrainJob, or the TrainJob outlives it")
-	migration.note("metadata.finalizers", Look, "", "whoever waits for the end of the MPIJob must be told of the TrainJob")
+	m.note("metadata.ownerReferences", Look, "", "the owner created an MPIJob; change it to create the TrainJob, or the TrainJob is not deleted with its owner")
+	m.note("metadata.finalizers", Look, "", "the controllers of these finalizers handle the MPIJob; make sure that they handle the TrainJob too")
 }
 
-// keep copies labels or annotations, except what is written for every job.
-func (migration *migration) keep(path string, values map[string]string) map[string]string {
+// keep copies labels or annotations, except those that are set on every job.
+func (m *migration) keep(path string, values map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if why, ours := byOperator[key]; ours {
-			migration.note(child(path, key), Dropped, "", why)
+			m.note(child(path, key), Dropped, "", why)
 			continue
 		}
 		if kept == nil {
 			kept = map[string]string{}
 		}
 		kept[key] = values[key]
-		migration.note(child(path, key), Mapped, inTrainJob(child(path, key)), "")
+		m.note(child(path, key), Mapped, inTrainJob(child(path, key)), "")
 	}
 	return kept
 }

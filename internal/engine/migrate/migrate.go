@@ -1,9 +1,8 @@
-// Package migrate turns an MPIJob into a TrainJob, with a runtime where the
-// TrainJob alone cannot say it, and reports what became of every field. It is
-// pure.
+// Package migrate converts an MPIJob to a TrainJob, with a runtime for the fields that
+// a TrainJob does not have, and reports the mapping of every field. It is pure.
 //
-// Nothing is lost silently: what no rule has dealt with is in the report as
-// something that a person must look at, and what admission would refuse is too.
+// Nothing is lost silently: fields without a rule, and fields that admission would
+// refuse, are in the report for the user to review.
 package migrate
 
 import (
@@ -20,32 +19,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// Options are what a file does not say about the cluster that it is for.
+// Options describe the cluster of the jobs.
 type Options struct {
-	// Runtimes that every namespace has. One of them is named instead of making a
-	// new one, if the job becomes the same with it.
+	// Runtimes of the cluster. One of them is used instead of a new one if the job is the
+	// same with it.
 	Runtimes []v2alpha1.ClusterTrainingRuntime
-	// Existing are the runtimes of single namespaces; nil if there are none.
+	// Existing are the runtimes of namespaces; nil if there are none.
 	Existing *Existing
-	// Scheduler places pods together in the cluster. Where it is not known, a time
-	// limit for that has no place in a runtime.
+	// Scheduler is the gang scheduler of the cluster. If it is not known, a runtime cannot
+	// have a scheduling timeout.
 	Scheduler job.Scheduler
-	// Accepted: the cluster has the MPIJobs, so that what the rules have against both
-	// kinds alike is a limit that is another one there.
+	// Accepted: the MPIJobs come from the cluster, so an error about both kinds only means
+	// that the cluster has other limits.
 	Accepted bool
-	// Config is the operator's; its defaults if nil.
+	// Config is the operator's configuration; the default if nil.
 	Config *config.Config
 }
 
-// Result is what an MPIJob became.
+// Result is the conversion of one MPIJob.
 type Result struct {
 	TrainJob *v2alpha1.TrainJob
-	// Runtime that the TrainJob names; nil if it names one that is there already.
+	// Runtime is the new runtime of the TrainJob; nil if it uses an existing one.
 	Runtime *v2alpha1.TrainingRuntime
 	Report  *Report
 }
 
-// migration is one MPIJob on its way.
+// migration is the conversion of one MPIJob in progress.
 type migration struct {
 	options  Options
 	rules    *validation.Rules
@@ -55,11 +54,11 @@ type migration struct {
 	trainJob *v2alpha1.TrainJob
 	runtime  *v2alpha1.TrainingRuntime
 	report   *Report
-	// ownSSHD: the workers' command went, because it only started an sshd.
+	// ownSSHD: the workers' command was dropped, because it only started an sshd.
 	ownSSHD bool
 }
 
-// Convert turns an MPIJob, as it was written or stored, into a TrainJob.
+// Convert converts an MPIJob from a file or a cluster to a TrainJob.
 func Convert(object map[string]any, options Options) (*Result, error) {
 	var old v2beta1.MPIJob
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &old); err != nil {
@@ -69,15 +68,15 @@ func Convert(object map[string]any, options Options) (*Result, error) {
 		options.Config = config.Default()
 	}
 	if old.Name == "" && old.GenerateName == "" {
-		return nil, errors.New("an MPIJob has no name: write one in metadata.name")
+		return nil, errors.New("an MPIJob has no name: set metadata.name")
 	}
 	launcher := old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher]
 	if launcher == nil || len(launcher.Template.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("MPIJob %s has no launcher: describe one with a container in spec.mpiReplicaSpecs.Launcher", nameOf(object))
+		return nil, fmt.Errorf("MPIJob %s has no launcher: add one with a container in spec.mpiReplicaSpecs.Launcher", nameOf(object))
 	}
 	worker := old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]
 	if worker != nil && len(worker.Template.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("MPIJob %s has workers without a container: describe one in spec.mpiReplicaSpecs.Worker", nameOf(object))
+		return nil, fmt.Errorf("MPIJob %s has workers without a container: add one in spec.mpiReplicaSpecs.Worker", nameOf(object))
 	}
 	rules := validation.NewRules(options.Config, false)
 	migration := &migration{
@@ -98,25 +97,25 @@ func Convert(object map[string]any, options Options) (*Result, error) {
 	return migration.result(), nil
 }
 
-// result chooses the runtime, and asks admission's rules.
-func (migration *migration) result() *Result {
-	result := &Result{TrainJob: migration.trainJob, Runtime: migration.runtime, Report: migration.report}
-	ref := &migration.trainJob.Spec.RuntimeRef
-	if same := migration.sameRuntime(); same != nil {
+// result chooses the runtime, and applies the admission rules.
+func (m *migration) result() *Result {
+	result := &Result{TrainJob: m.trainJob, Runtime: m.runtime, Report: m.report}
+	ref := &m.trainJob.Spec.RuntimeRef
+	if same := m.sameRuntime(); same != nil {
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindCluster, same.Name
 		result.Runtime = nil
-		migration.inRuntime(ref)
-	} else if same := migration.options.Existing.same(migration.runtime); same != "" {
+		m.inRuntime(ref)
+	} else if same := m.options.Existing.same(m.runtime); same != "" {
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, same
 		result.Runtime = nil
-		migration.inRuntime(ref)
+		m.inRuntime(ref)
 	} else {
-		migration.runtime.Name = migration.options.Existing.freeName(migration.runtime)
-		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, migration.runtime.Name
+		m.runtime.Name = m.options.Existing.freeName(m.runtime)
+		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, m.runtime.Name
 	}
-	migration.report.Runtime = string(ref.Kind) + " " + ref.Name
-	migration.refusals()
-	migration.report.sort()
+	m.report.Runtime = string(ref.Kind) + " " + ref.Name
+	m.refusals()
+	m.report.sort()
 	return result
 }
 
@@ -129,86 +128,91 @@ func nameOf(object map[string]any) string {
 	return "without a name"
 }
 
-// note records what became of a field, if the job has it.
-func (migration *migration) note(path string, outcome Outcome, to, why string) {
-	if _, found := lookup(migration.raw, path); found {
-		migration.add(Entry{Path: path, Outcome: outcome, To: to, Why: why})
+// Reasons of fields that could not be converted.
+const (
+	notAField     = "is not a field of an MPIJob v2beta1, so it was ignored; check its spelling"
+	noRule        = "has no equivalent in a TrainJob that this command knows"
+	refusedPrefix = "is refused: "
+)
+
+// note reports the mapping of a field, if the job has it.
+func (m *migration) note(path string, outcome Outcome, to, why string) {
+	if _, found := lookup(m.raw, path); found {
+		m.add(Entry{Path: path, Outcome: outcome, To: to, Why: why})
 	}
 }
 
-// rewrite is note for a field whose value is another at its new place.
-func (migration *migration) rewrite(path string, outcome Outcome, to, why string) {
-	if _, found := lookup(migration.raw, path); found {
-		migration.add(Entry{Path: path, Outcome: outcome, To: to, Why: why, rewritten: true})
+// rewrite is note for a field whose value changes.
+func (m *migration) rewrite(path string, outcome Outcome, to, why string) {
+	if _, found := lookup(m.raw, path); found {
+		m.add(Entry{Path: path, Outcome: outcome, To: to, Why: why, rewritten: true})
 	}
 }
 
-func (migration *migration) add(entry Entry) {
-	migration.report.Entries = append(migration.report.Entries, entry)
+func (m *migration) add(entry Entry) {
+	m.report.Entries = append(m.report.Entries, entry)
 }
 
-// move records that whatever is below a path and has no entry yet went elsewhere
-// with it.
-func (migration *migration) move(path, to string) {
-	noted, below := migration.entriesAt(path)
+// move reports that everything below a path that has no entry yet moved with it.
+func (m *migration) move(path, to string) {
+	noted, below := m.entriesAt(path)
 	switch {
 	case noted:
 	case !below:
-		migration.note(path, Moved, to, "")
+		m.note(path, Moved, to, "")
 	default:
-		for _, next := range children(migration.raw, path) {
-			migration.move(next, to+next[len(path):])
+		for _, next := range children(m.raw, path) {
+			m.move(next, to+next[len(path):])
 		}
 	}
 }
 
-// entriesAt tells whether a path has an entry, and whether something below it has.
-func (migration *migration) entriesAt(path string) (noted, below bool) {
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+// entriesAt reports whether a path has an entry, and whether a path below it has.
+func (m *migration) entriesAt(path string) (noted, below bool) {
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		noted = noted || entry.covers(path)
 		below = below || isBelow(entry.Path, path)
 	}
 	return noted, below
 }
 
-// In the TrainJob, and in the runtime.
 func inTrainJob(path string) string { return "TrainJob " + path }
 func inRuntime(path string) string  { return "TrainingRuntime " + path }
 
-// unknown finds what is no field of an MPIJob.
-func (migration *migration) unknown() error {
-	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration.old)
+// unknown reports paths that are not fields of an MPIJob.
+func (m *migration) unknown() error {
+	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.old)
 	if err != nil {
-		return fmt.Errorf("MPIJob %s: %w", migration.report.Name, err)
+		return fmt.Errorf("MPIJob %s: %w", m.report.Name, err)
 	}
-	for _, path := range leaves(migration.raw, "") {
+	for _, path := range leaves(m.raw, "") {
 		if isBelow(path, "status") {
 			continue
 		}
-		value, _ := lookup(migration.raw, path)
-		if _, found := lookup(known, path); !found && !saysNothing(value) {
-			migration.note(path, Look, "", "is no field of an MPIJob v2beta1, so nothing was made of it; check how it is written")
+		value, _ := lookup(m.raw, path)
+		if _, found := lookup(known, path); !found && !isZero(value) {
+			m.note(path, Look, "", notAField)
 		}
 	}
-	for role := range migration.old.Spec.MPIReplicaSpecs {
+	for role := range m.old.Spec.MPIReplicaSpecs {
 		if role != v2beta1.MPIReplicaTypeLauncher && role != v2beta1.MPIReplicaTypeWorker {
-			migration.note(child("spec.mpiReplicaSpecs", string(role)), Look, "", "is no role of an MPIJob: there are Launcher and Worker")
+			m.note(child("spec.mpiReplicaSpecs", string(role)), Look, "", "is not a role of an MPIJob: the roles are Launcher and Worker")
 		}
 	}
 	return nil
 }
 
-// rest sees to it that nothing is left without a word.
-func (migration *migration) rest() {
-	for _, path := range leaves(migration.raw, "") {
-		if noted, _ := migration.entriesAt(path); noted {
+// rest reports the fields that have no entry yet.
+func (m *migration) rest() {
+	for _, path := range leaves(m.raw, "") {
+		if noted, _ := m.entriesAt(path); noted {
 			continue
 		}
-		if value, _ := lookup(migration.raw, path); saysNothing(value) {
-			migration.note(path, Dropped, "", "is empty, which is the same as leaving it out")
+		if value, _ := lookup(m.raw, path); isZero(value) {
+			m.note(path, Dropped, "", "is empty, which is the same as not set")
 		} else {
-			migration.note(path, Look, "", "has no place in a TrainJob that this command knows of")
+			m.note(path, Look, "", noRule)
 		}
 	}
 }

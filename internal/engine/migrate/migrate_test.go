@@ -126,6 +126,19 @@ const (
 	needs        = "worker.main resources: {limits: {cpu: 1, memory: 1Gi}}"
 )
 
+// A TrainJob requires all hosts unless it says otherwise, so only a job without the
+// field is warned.
+func TestPlainCommandAndRequireAllHosts(t *testing.T) {
+	const consequence = "the job fails if a node is not used"
+	for field, want := range map[string]bool{"job #": true, "job requireAllHosts: true": false, "job requireAllHosts: false": false} {
+		result := convert(t, jobWith(ranks, needs, field), Options{})
+		at := slices.IndexFunc(result.Report.Entries, func(entry Entry) bool { return entry.Path == launcherMain+"command" })
+		if at < 0 || strings.Contains(result.Report.Entries[at].Why, consequence) != want || !strings.Contains(result.Report.Entries[at].Why, "mpirun -np 2") {
+			t.Errorf("%s: %+v", field, result.Report.Entries)
+		}
+	}
+}
+
 func TestEntries(t *testing.T) {
 	for name, test := range map[string]struct {
 		job     string
@@ -141,21 +154,21 @@ func TestEntries(t *testing.T) {
 		"a time that is too short": {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 6}}"), Options{Scheduler: job.Coscheduling},
 			timeoutPath, Moved, "is 60, the nearest"},
 		"a time with no known scheduler": {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"), Options{}, timeoutPath, Look, "--scheduler"},
-		"the usual time":                 {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 300}}"), Options{}, timeoutPath, Dropped, "anyway"},
+		"the usual time":                 {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 300}}"), Options{}, timeoutPath, Dropped, "is the default of a TrainJob"},
 		"native gangs are not Kueue's": {strings.Replace(jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"),
-			"{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1), Options{Scheduler: job.Native}, timeoutPath, Look, "names the gang scheduler"},
+			"{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1), Options{Scheduler: job.Native}, timeoutPath, Look, "has a gang scheduler"},
 		"a script is not put behind mpirun": {jobWith(needs, "launcher.main command: [sh, -c, run]"), Options{}, launcherMain + "command", Moved, ""},
 		"arguments of an entrypoint":        {jobWith(needs, "launcher.main args: [mpirun, -np, '2', train]"), Options{}, launcherMain + "args", Moved, ""},
-		"a plain mpirun":                    {jobWith(needs, ranks), Options{}, launcherMain + "command", Mapped, "without mpirun -np 2: the operator writes it"},
+		"a plain mpirun":                    {jobWith(needs, ranks), Options{}, launcherMain + "command", Mapped, "without mpirun -np 2: the operator adds it"},
 		"an mpirun on fewer ranks":          {jobWith(needs, "launcher.main command: [mpirun, -np, '1', train]"), Options{}, launcherMain + "command", Mapped, ""},
 		"an mpirun with options":            {jobWith(needs, "launcher.main command: [mpirun, -np, '2', --oversubscribe, train]"), Options{}, launcherMain + "command", Mapped, ""},
 		"a host of the MPIJob":              {jobWith(needs, "launcher.main command: [mpirun, -H, small-worker-0, train]"), Options{}, launcherMain + "command[2]", Look, "small-worker-0-0"},
 		"an rsh agent of its own": {jobWith(needs, ranks, "launcher.main env: [{name: OMPI_MCA_plm_rsh_agent, value: ssh}]", "worker.main command: [/usr/sbin/sshd, -De]"), Options{},
-			launcherMain + "env[0]", Look, "does not run any more"},
+			launcherMain + "env[0]", Look, "no longer runs"},
 		"a probe of the sshd": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]", "worker.main livenessProbe: {tcpSocket: {port: 22}}"), Options{},
-			workerMain + "livenessProbe", Dropped, "asks for the sshd"},
+			workerMain + "livenessProbe", Dropped, "checks the sshd"},
 		"another probe": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]", "worker.main startupProbe: {exec: {command: [pgrep, sshd]}}"), Options{},
-			workerMain + "startupProbe", Look, "may ask for the sshd"},
+			workerMain + "startupProbe", Look, "may check the sshd"},
 		"a user that the image chose": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]"), Options{},
 			"spec.mpiReplicaSpecs.Worker.template.spec.securityContext", Look, "runAsUser"},
 		"resources of a whole pod": {jobWith(needs, ranks, "worker resources: {limits: {cpu: 2, memory: 2Gi}}"), Options{}, workerMain + "resources", Moved, ""},
@@ -165,12 +178,12 @@ func TestEntries(t *testing.T) {
 			"launcher volumes: [{name: v, emptyDir: {}}]", "launcher.main volumeMounts: [{name: v, mountPath: /v}]"), Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.volumes", Moved, ""},
 		"workers that ask for nothing":      {jobWith(ranks), Options{}, "", Look, "missing resource requests"},
 		"pods that mpi-operator would keep": {jobWith(needs, ranks), Options{}, "spec.runPolicy.cleanPodPolicy", Default, "mpi-operator deletes no pods"},
-		"workers that nobody counted":       {strings.Replace(jobWith(needs, ranks), "replicas: 2", "restartPolicy: Never", 1), Options{}, "spec.mpiReplicaSpecs.Worker.replicas", Default, "mpi-operator makes no worker"},
+		"workers that nobody counted":       {strings.Replace(jobWith(needs, ranks), "replicas: 2", "restartPolicy: Never", 1), Options{}, "spec.mpiReplicaSpecs.Worker.replicas", Default, "mpi-operator creates no worker"},
 		"a place that Kueue may have chosen": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
 			Options{Accepted: true}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Look, "Kueue adds to it"},
 		"a place in a file": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
 			Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Moved, ""},
-		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Look, "does more than start an sshd"},
+		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Look, "may do more than start an sshd"},
 		"variables that are there twice": {jobWith(needs, ranks, "worker.main env: [{name: A, value: b}, {name: A, value: c}]", "launcher.main env: [{name: A, value: b}, {name: A, value: c}]"), Options{},
 			workerMain + "env", Moved, ""},
 		"what Kueue wrote into a template": {strings.NewReplacer("{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}",
@@ -182,8 +195,8 @@ func TestEntries(t *testing.T) {
 		"no limit, known whom":     {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{Scheduler: job.Volcano}, timeoutPath, Dropped, "no limit"},
 		"pods that are kept":       {jobWith(needs, ranks, "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Mapped, ""},
 		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Look, "does not run TrainJobs"},
-		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
+		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Look, "does not support TrainJobs"},
+		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "not a role"},
 		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +275,7 @@ func wantAccounted(t *testing.T, text string, result *Result) {
 	for _, path := range leaves(known, "") {
 		if fault := accounted(known, outputs, result.Report, path); fault != "" {
 			value, written := lookup(raw, path)
-			if written && !saysNothing(value) {
+			if written && !isZero(value) {
 				t.Errorf("%s: %s", path, fault)
 			}
 		}
@@ -270,7 +283,7 @@ func wantAccounted(t *testing.T, text string, result *Result) {
 }
 
 // A launcher that does the work itself becomes one worker, and a launcher besides.
-func TestALauncherThatDoesTheWorkItself(t *testing.T) {
+func TestLauncherWithoutWorkers(t *testing.T) {
 	text, _, _ := strings.Cut(jobWith("job runLauncherAsWorker: true", "launcher.main command: [train]", "launcher.main resources: {limits: {cpu: 4, memory: 8Gi}}"), "    Worker:\n")
 	result := convert(t, text, Options{})
 	model := job.FromTrainJob(result.TrainJob, &result.Runtime.Spec, job.Defaults{})

@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Objects are what is to be created, in that order, as a person would write them.
-func (result *Result) Objects() ([]map[string]any, error) {
-	var made []any
-	if result.Runtime != nil {
-		made = append(made, result.Runtime)
+// Objects returns the objects to create, in order, without empty fields.
+func (r *Result) Objects() ([]map[string]any, error) {
+	var typed []any
+	if r.Runtime != nil {
+		typed = append(typed, r.Runtime)
 	}
-	made = append(made, result.TrainJob)
+	typed = append(typed, r.TrainJob)
 	var objects []map[string]any
-	for _, object := range made {
+	for _, object := range typed {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return nil, fmt.Errorf("write what MPIJob %s became: %w", result.Report.Name, err)
+			return nil, fmt.Errorf("write the conversion of MPIJob %s: %w", r.Report.Name, err)
 		}
 		delete(content, "status")
 		withoutEmptyResources(content)
@@ -26,7 +26,7 @@ func (result *Result) Objects() ([]map[string]any, error) {
 	return objects, nil
 }
 
-// withoutEmptyResources leaves out what Go's types write although nothing is in it.
+// withoutEmptyResources removes empty resources, which Go types always encode.
 func withoutEmptyResources(value any) {
 	switch node := value.(type) {
 	case map[string]any:

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// plainKey is a key that needs no brackets in a path.
+// plainKey matches keys that need no brackets in a path.
 var plainKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// child is the path of a field below another.
+// child returns the path of a field below another.
 func child(path, key string) string {
 	switch {
 	case strings.ContainsAny(key, `[]"`):
@@ -28,7 +28,7 @@ func child(path, key string) string {
 
 func element(path string, index int) string { return fmt.Sprintf("%s[%d]", path, index) }
 
-// segments are the steps of a path. A key in brackets may hold dots, and in quotes anything.
+// segments splits a path. A key in brackets may contain dots, and in quotes anything.
 func segments(path string) (steps []string) {
 	for path != "" {
 		switch path[0] {
@@ -56,7 +56,7 @@ func segments(path string) (steps []string) {
 	return steps
 }
 
-// compareSegments counts numbers as such: [10] comes behind [9].
+// compareSegments compares numbers by value: [10] comes after [9].
 func compareSegments(a, b string) int {
 	first, firstErr := strconv.Atoi(a)
 	second, secondErr := strconv.Atoi(b)
@@ -66,7 +66,7 @@ func compareSegments(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// lookup is what stands at a path of a JSON value.
+// lookup returns the value at a path of a JSON value.
 func lookup(value any, path string) (any, bool) {
 	for _, step := range segments(path) {
 		switch node := value.(type) {
@@ -89,7 +89,7 @@ func lookup(value any, path string) (any, bool) {
 	return value, true
 }
 
-// children are the paths right below one, in order.
+// children returns the paths directly below a path, in order.
 func children(value any, path string) (paths []string) {
 	found, _ := lookup(value, path)
 	switch node := found.(type) {
@@ -105,7 +105,7 @@ func children(value any, path string) (paths []string) {
 	return paths
 }
 
-// leaves are the paths of a JSON value below which there is nothing.
+// leaves returns the paths of a JSON value that have no children.
 func leaves(value any, path string) (paths []string) {
 	below := children(value, path)
 	if len(below) == 0 {
@@ -117,8 +117,8 @@ func leaves(value any, path string) (paths []string) {
 	return paths
 }
 
-// saysNothing tells whether a leaf has the value of a field that is not there.
-func saysNothing(value any) bool {
+// isZero reports whether a leaf has the zero value, which is the same as not set.
+func isZero(value any) bool {
 	switch value := value.(type) {
 	case nil:
 		return true

@@ -10,209 +10,210 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// policy is what the job says besides its pods and how they are placed.
-func (migration *migration) policy() {
-	old, made := &migration.old.Spec, &migration.trainJob.Spec
-	made.Trainer.SlotsPerWorker = old.SlotsPerWorker
-	migration.note("spec.slotsPerWorker", Mapped, inTrainJob("spec.trainer.slotsPerWorker"), "")
+// policy converts the fields that are not about pods or scheduling.
+func (m *migration) policy() {
+	old, converted := &m.old.Spec, &m.trainJob.Spec
+	converted.Trainer.SlotsPerWorker = old.SlotsPerWorker
+	m.note("spec.slotsPerWorker", Mapped, inTrainJob("spec.trainer.slotsPerWorker"), "")
 	if old.SlotsPerWorker == nil {
-		// Which runtime it will be is not known yet, and they differ in it.
-		made.Trainer.SlotsPerWorker = new(int32(1))
+		// The runtime is not chosen yet, and runtimes have different defaults.
+		converted.Trainer.SlotsPerWorker = new(int32(1))
 	}
-	made.NetworkPolicy, made.RequireAllHosts = old.NetworkPolicy, old.RequireAllHosts
-	migration.note("spec.networkPolicy", Mapped, inTrainJob("spec.networkPolicy"), "")
-	migration.note("spec.requireAllHosts", Mapped, inTrainJob("spec.requireAllHosts"), "")
-	migration.runtime.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementation(migration.before.MPI)
+	converted.NetworkPolicy, converted.RequireAllHosts = old.NetworkPolicy, old.RequireAllHosts
+	m.note("spec.networkPolicy", Mapped, inTrainJob("spec.networkPolicy"), "")
+	m.note("spec.requireAllHosts", Mapped, inTrainJob("spec.requireAllHosts"), "")
+	m.runtime.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementation(m.before.MPI)
 	to := inRuntime("spec.mlPolicy.mpiImplementation")
 	if old.MPIImplementation == v2beta1.MPIImplementationIntel {
-		migration.rewrite("spec.mpiImplementation", Moved, to, "IntelMPI is the name of Intel here")
+		m.rewrite("spec.mpiImplementation", Moved, to, "Intel is called IntelMPI in a runtime")
 	} else {
-		migration.note("spec.mpiImplementation", Moved, to, "")
+		m.note("spec.mpiImplementation", Moved, to, "")
 	}
-	migration.launcherPolicy()
-	migration.lifetime()
-	migration.cleanup()
-	migration.suspension()
+	m.launcherPolicy()
+	m.lifetime()
+	m.cleanup()
+	m.suspension()
 }
 
-func (migration *migration) launcherPolicy() {
-	if migration.before.LauncherRunsRanks {
-		migration.note("spec.runLauncherAsWorker", Look, "", fmt.Sprintf(
-			"ranks of a TrainJob run on its workers only; for as many ranks as before set spec.trainer.numNodes to %d and correct what the command says of them",
-			migration.before.Worker.Replicas+1))
+func (m *migration) launcherPolicy() {
+	if m.before.LauncherRunsRanks {
+		m.note("spec.runLauncherAsWorker", Look, "", fmt.Sprintf(
+			"ranks of a TrainJob only run on its workers; for the same number of ranks set spec.trainer.numNodes to %d and correct the number in the command",
+			m.before.Worker.Replicas+1))
 	} else {
-		migration.note("spec.runLauncherAsWorker", Dropped, "", "is false, and a TrainJob's launcher runs no ranks")
+		m.note("spec.runLauncherAsWorker", Dropped, "", "is false, and a TrainJob's launcher runs no ranks")
 	}
-	if migration.before.LauncherWaits {
-		migration.note("spec.launcherCreationPolicy", Dropped, "",
-			"the launcher's pod is placed together with the workers, and its command starts once every worker can be reached")
+	if m.before.LauncherWaits {
+		m.note("spec.launcherCreationPolicy", Dropped, "",
+			"the launcher's pod is scheduled together with the workers, and its command starts when every worker can be reached")
 	} else {
-		migration.note("spec.launcherCreationPolicy", Dropped, "", "is what a TrainJob always does")
+		m.note("spec.launcherCreationPolicy", Dropped, "", "is always the case for a TrainJob")
 	}
 }
 
-func (migration *migration) lifetime() {
-	old, made := &migration.old.Spec.RunPolicy, &migration.trainJob.Spec
-	made.TTLSecondsAfterFinished = old.TTLSecondsAfterFinished
-	migration.note("spec.runPolicy.ttlSecondsAfterFinished", Mapped, inTrainJob("spec.ttlSecondsAfterFinished"), "")
-	made.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
-	migration.note("spec.runPolicy.activeDeadlineSeconds", Mapped, inTrainJob("spec.activeDeadlineSeconds"), "")
-	// Always written: a TrainJob that does not say it is not tried again.
-	made.BackoffLimit = new(migration.before.Lifetime.BackoffLimit)
-	const anew = "what starts anew after a failure is the whole job, workers too, and no longer the launcher alone"
-	migration.note("spec.runPolicy.backoffLimit", Mapped, inTrainJob("spec.backoffLimit"), anew)
+func (m *migration) lifetime() {
+	old, converted := &m.old.Spec.RunPolicy, &m.trainJob.Spec
+	converted.TTLSecondsAfterFinished = old.TTLSecondsAfterFinished
+	m.note("spec.runPolicy.ttlSecondsAfterFinished", Mapped, inTrainJob("spec.ttlSecondsAfterFinished"), "")
+	converted.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	m.note("spec.runPolicy.activeDeadlineSeconds", Mapped, inTrainJob("spec.activeDeadlineSeconds"), "")
+	// Always set: the default of a TrainJob is not to restart.
+	converted.BackoffLimit = new(m.before.Lifetime.BackoffLimit)
+	const restart = "a failure restarts the whole job with its workers, not only the launcher"
+	m.note("spec.runPolicy.backoffLimit", Mapped, inTrainJob("spec.backoffLimit"), restart)
 	if old.BackoffLimit == nil {
-		migration.add(Entry{Path: "spec.runPolicy.backoffLimit", Outcome: Default, To: inTrainJob("spec.backoffLimit"),
-			Why: fmt.Sprintf("is written as %d, which it is for an MPIJob and not for a TrainJob; %s", *made.BackoffLimit, anew)})
+		m.add(Entry{Path: "spec.runPolicy.backoffLimit", Outcome: Default, To: inTrainJob("spec.backoffLimit"),
+			Why: fmt.Sprintf("is set to %d, the default of an MPIJob; a TrainJob has another default; %s", *converted.BackoffLimit, restart)})
 	}
 	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
-		if replica := migration.old.Spec.MPIReplicaSpecs[role]; replica != nil {
-			migration.restartPolicy(replicaPath(role)+".restartPolicy", replica.RestartPolicy)
+		if replica := m.old.Spec.MPIReplicaSpecs[role]; replica != nil {
+			m.restartPolicy(replicaPath(role)+".restartPolicy", replica.RestartPolicy)
 		}
 	}
 }
 
-func (migration *migration) restartPolicy(path string, policy v2beta1.RestartPolicy) {
+func (m *migration) restartPolicy(path string, policy v2beta1.RestartPolicy) {
 	switch policy {
 	case v2beta1.RestartPolicyNever:
-		migration.note(path, Dropped, "", "the pods of a TrainJob are never started anew one by one")
+		m.note(path, Dropped, "", "single pods of a TrainJob are never restarted")
 	case v2beta1.RestartPolicyOnFailure:
-		migration.note(path, Dropped, "", "a container that fails is not started anew in its pod: the job is, as often as spec.backoffLimit says")
+		m.note(path, Dropped, "", "a failed container is not restarted in its pod: the whole job is restarted, up to spec.backoffLimit times")
 	default:
-		migration.note(path, Look, "", fmt.Sprintf("%s has no meaning for a TrainJob: one that fails starts anew as a whole, as often as spec.backoffLimit says", policy))
+		m.note(path, Look, "", fmt.Sprintf("%s has no equivalent in a TrainJob: a failed job is restarted as a whole, up to spec.backoffLimit times", policy))
 	}
 }
 
-// cleanup is which pods are deleted at the end. It can be written at two places.
-func (migration *migration) cleanup() {
-	const here, there = "spec.cleanPodPolicy", "spec.runPolicy.cleanPodPolicy"
+// cleanup converts cleanPodPolicy, which an MPIJob has in two fields.
+func (m *migration) cleanup() {
+	const inSpec, inRunPolicy = "spec.cleanPodPolicy", "spec.runPolicy.cleanPodPolicy"
 	to := inTrainJob("spec.cleanPodPolicy")
-	own, other := migration.old.Spec.CleanPodPolicy, migration.old.Spec.RunPolicy.CleanPodPolicy
-	policy := migration.before.Lifetime.CleanPodPolicy
+	own, other := m.old.Spec.CleanPodPolicy, m.old.Spec.RunPolicy.CleanPodPolicy
+	policy := m.before.Lifetime.CleanPodPolicy
 	if own != nil && other != nil && *own != *other {
-		migration.note(there, Look, "", fmt.Sprintf("differs from spec.cleanPodPolicy, which was taken: %s", *own))
+		m.note(inRunPolicy, Look, "", fmt.Sprintf("differs from spec.cleanPodPolicy, which was used: %s", *own))
 		other = nil
 	}
 	if own != nil || other != nil {
-		migration.trainJob.Spec.CleanPodPolicy = &policy
+		m.trainJob.Spec.CleanPodPolicy = &policy
 	} else {
-		migration.upstreamDefault(there, "mpi-operator deletes no pods at the end of a job that does not say it; here those that still run are deleted, of either kind")
+		m.upstreamDefault(inRunPolicy, "by default mpi-operator deletes no pods when a job finishes; here running pods are deleted, for MPIJobs and TrainJobs")
 	}
-	migration.note(here, Mapped, to, "")
+	m.note(inSpec, Mapped, to, "")
 	if other != nil {
-		migration.note(there, Mapped, to, "")
+		m.note(inRunPolicy, Mapped, to, "")
 	}
 }
 
-// upstreamDefault is a default that mpi-operator has another of. A job that the
-// cluster has already lives with ours.
-func (migration *migration) upstreamDefault(path, why string) {
-	if !migration.options.Accepted {
-		migration.add(Entry{Path: path, Outcome: Default, Why: why})
+// upstreamDefault reports a default that differs from mpi-operator's. A job from the
+// cluster already has ours.
+func (m *migration) upstreamDefault(path, why string) {
+	if !m.options.Accepted {
+		m.add(Entry{Path: path, Outcome: Default, Why: why})
 	}
 }
 
-func (migration *migration) suspension() {
-	old, made := &migration.old.Spec.RunPolicy, &migration.trainJob.Spec
-	if migration.before.Queue != "" {
-		migration.note("spec.runPolicy.suspend", Dropped, "", "Kueue holds the job back by what is made of it; a TrainJob that is suspended itself would stay so")
+func (m *migration) suspension() {
+	old, converted := &m.old.Spec.RunPolicy, &m.trainJob.Spec
+	if m.before.Queue != "" {
+		m.note("spec.runPolicy.suspend", Dropped, "", "Kueue suspends the objects that the operator creates for the TrainJob; a TrainJob with suspend would stay suspended")
 	} else {
-		made.Suspend = old.Suspend
-		migration.note("spec.runPolicy.suspend", Mapped, inTrainJob("spec.suspend"), "")
+		converted.Suspend = old.Suspend
+		m.note("spec.runPolicy.suspend", Mapped, inTrainJob("spec.suspend"), "")
 	}
-	switch migration.before.ManagedBy {
+	switch m.before.ManagedBy {
 	case "":
-		migration.note("spec.runPolicy.managedBy", Dropped, "", "names the operator itself, which is who runs a TrainJob that says nothing")
+		m.note("spec.runPolicy.managedBy", Dropped, "", "is the operator itself, which is the default of a TrainJob")
 	case training.ManagedByMultiKueue:
-		migration.note("spec.runPolicy.managedBy", Look, "", "MultiKueue does not run TrainJobs: without it the operator of this cluster runs the job")
+		m.note("spec.runPolicy.managedBy", Look, "", "MultiKueue does not support TrainJobs: without managedBy the operator of this cluster runs the job")
 	default:
-		migration.note("spec.runPolicy.managedBy", Look, "", "who this names does not run TrainJobs, as far as is known here; without it the operator runs the job")
+		m.note("spec.runPolicy.managedBy", Look, "", "this controller is not known to run TrainJobs; without managedBy the operator runs the job")
 	}
 }
 
-// gang is how the pods are placed together.
-func (migration *migration) gang() {
+// gang converts the gang scheduling policy.
+func (m *migration) gang() {
 	const at = "spec.runPolicy.schedulingPolicy"
-	before := &migration.before.Gang
+	before := &m.before.Gang
 	policy := &v2alpha1.PodGroupPolicy{PriorityClass: before.PriorityClass}
-	migration.note(at+".priorityClass", Moved, inRuntime("spec.podGroupPolicy.priorityClass"), "")
-	if pods := migration.before.Pods(); before.MinMember == pods {
-		migration.note(at+".minAvailable", Dropped, "", "is the number of all pods, which is what a TrainJob waits for")
+	m.note(at+".priorityClass", Moved, inRuntime("spec.podGroupPolicy.priorityClass"), "")
+	if pods := m.before.Pods(); before.MinMember == pods {
+		m.note(at+".minAvailable", Dropped, "", "is the number of all pods, which is the default of a TrainJob")
 	} else {
-		migration.note(at+".minAvailable", Look, "", fmt.Sprintf("a TrainJob starts when all of its %d pods have a place, and not with fewer", pods))
+		m.note(at+".minAvailable", Look, "", fmt.Sprintf("a TrainJob only starts when all of its %d pods can be scheduled", pods))
 	}
-	migration.note(at+".minResources", Look, "", "a TrainJob waits for what its pods ask for in sum; let the pods ask for what they need")
-	scheduler := migration.scheduler()
+	m.note(at+".minResources", Look, "", "a TrainJob waits for the sum of its pods' requests; set the requests of the pods")
+	scheduler := m.scheduler()
 	switch scheduler {
 	case job.Volcano:
-		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("volcano")}}
+		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("volcano")}}
 	case job.Coscheduling:
-		policy.Coscheduling = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("coscheduling")}
+		policy.Coscheduling = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("coscheduling")}
 	case job.KAI:
-		policy.KAI = &v2alpha1.KAIPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("kai")}}
+		policy.KAI = &v2alpha1.KAIPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("kai")}}
 	case job.Native:
-		policy.Native = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("native")}
+		policy.Native = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("native")}
 	default:
-		migration.timeoutOfNobody()
+		m.timeoutWithoutScheduler()
 	}
-	migration.note(at+".queue", Moved, inRuntime("spec.podGroupPolicy."+string(scheduler)+".queue"), fmt.Sprintf("the runtime sets %s, which has queues", scheduler))
+	m.note(at+".queue", Moved, inRuntime("spec.podGroupPolicy."+string(scheduler)+".queue"), fmt.Sprintf("the runtime sets %s, which has queues", scheduler))
 	if *policy != (v2alpha1.PodGroupPolicy{}) {
-		migration.runtime.Spec.PodGroupPolicy = policy
+		m.runtime.Spec.PodGroupPolicy = policy
 	}
 }
 
-// scheduler is the one that places the pods together, as far as it is known.
-func (migration *migration) scheduler() job.Scheduler {
-	if migration.before.Gang.Queue != "" && !gang.HasQueues(migration.options.Scheduler) {
+// scheduler returns the gang scheduler, if it is known.
+func (m *migration) scheduler() job.Scheduler {
+	if m.before.Gang.Queue != "" && !gang.HasQueues(m.options.Scheduler) {
 		return job.Volcano
 	}
-	// Kueue does not pass on what native gangs need.
-	if migration.options.Scheduler == job.Native && migration.before.Queue != "" {
+	// Kueue does not pass on the fields that native gangs need.
+	if m.options.Scheduler == job.Native && m.before.Queue != "" {
 		return ""
 	}
-	return migration.options.Scheduler
+	return m.options.Scheduler
 }
 
 const timeoutPath = "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds"
 
-// timeout is the longest that the pods may wait, within what a runtime may say.
-func (migration *migration) timeout(scheduler string) *int32 {
-	limits := &migration.options.Config.Limits
+// timeout converts the scheduling timeout, within the limits of a runtime.
+func (m *migration) timeout(scheduler string) *int32 {
+	limits := &m.options.Config.Limits
 	to := inRuntime("spec.podGroupPolicy." + scheduler + ".scheduleTimeoutSeconds")
 	least, most := limits.MinScheduleTimeoutSeconds, limits.MaxScheduleTimeoutSeconds
-	// The model has a short time raised already, and says nothing of it.
+	// The model has already raised a timeout that is too short.
 	written := int32(0)
-	if policy := migration.old.Spec.RunPolicy.SchedulingPolicy; policy != nil && policy.ScheduleTimeoutSeconds != nil {
+	if policy := m.old.Spec.RunPolicy.SchedulingPolicy; policy != nil && policy.ScheduleTimeoutSeconds != nil {
 		written = *policy.ScheduleTimeoutSeconds
 	}
 	switch seconds := written; {
 	case seconds == 0:
-		migration.note(timeoutPath, Dropped, "", "is 0, which is no limit")
-		migration.add(Entry{Path: timeoutPath, Outcome: Default, To: to,
-			Why: fmt.Sprintf("an MPIJob without it waits for its places for ever; a TrainJob fails after %d s, the most there can be", most)})
+		m.note(timeoutPath, Dropped, "", "is 0, which is no limit")
+		m.add(Entry{Path: timeoutPath, Outcome: Default, To: to,
+			Why: fmt.Sprintf("an MPIJob without it waits forever to be scheduled; a TrainJob fails after %d s, the maximum", most)})
 		return new(most)
 	case seconds < least || seconds > most:
 		nearest := min(max(seconds, least), most)
-		migration.rewrite(timeoutPath, Moved, to, fmt.Sprintf("is %d, the nearest that there can be", nearest))
+		m.rewrite(timeoutPath, Moved, to, fmt.Sprintf("is %d, the nearest allowed value", nearest))
 		return &nearest
 	default:
-		migration.note(timeoutPath, Moved, to, "")
+		m.note(timeoutPath, Moved, to, "")
 		return &seconds
 	}
 }
 
-// timeoutOfNobody: a runtime that does not name a scheduler cannot say how long.
-func (migration *migration) timeoutOfNobody() {
-	usual := migration.rules.Defaults.ScheduleTimeoutSeconds
-	switch seconds := migration.before.Gang.TimeoutSeconds; seconds {
+// timeoutWithoutScheduler reports the timeout for a runtime without a gang scheduler,
+// which cannot have one.
+func (m *migration) timeoutWithoutScheduler() {
+	usual := m.rules.Defaults.ScheduleTimeoutSeconds
+	switch seconds := m.before.Gang.TimeoutSeconds; seconds {
 	case 0:
-		migration.note(timeoutPath, Dropped, "", "is 0, which is no limit")
-		migration.add(Entry{Path: timeoutPath, Outcome: Default,
-			Why: fmt.Sprintf("an MPIJob without it waits for its places for ever; a TrainJob fails after %d s. For longer, name the cluster's gang scheduler with --scheduler", usual)})
+		m.note(timeoutPath, Dropped, "", "is 0, which is no limit")
+		m.add(Entry{Path: timeoutPath, Outcome: Default,
+			Why: fmt.Sprintf("an MPIJob without it waits forever to be scheduled; a TrainJob fails after %d s. For a longer timeout, set the cluster's gang scheduler with --scheduler", usual)})
 	case usual:
-		migration.note(timeoutPath, Dropped, "", "is the time that a TrainJob waits anyway")
+		m.note(timeoutPath, Dropped, "", "is the default of a TrainJob")
 	default:
-		migration.note(timeoutPath, Look, "", fmt.Sprintf(
-			"a TrainJob waits for %d s unless its runtime names the gang scheduler; name the cluster's with --scheduler, and the time goes with it", usual))
+		m.note(timeoutPath, Look, "", fmt.Sprintf(
+			"a TrainJob waits for %d s unless its runtime has a gang scheduler; set the cluster's with --scheduler to keep the timeout", usual))
 	}
 }

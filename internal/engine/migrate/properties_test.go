@@ -91,7 +91,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 	switch {
 	case nearest == nil:
 		return "is not in the report"
-	case strings.Contains(nearest.Why, "no field of an MPIJob") || strings.Contains(nearest.Why, "that this command knows of"):
+	case strings.Contains(nearest.Why, notAField) || strings.Contains(nearest.Why, noRule):
 		return nearest.Why
 	case nearest.Outcome != Mapped && nearest.Outcome != Moved:
 		if nearest.Why == "" {
@@ -107,7 +107,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 	kind, place, _ := strings.Cut(nearest.To, " ")
 	found, there := lookup(outputs[kind], place+path[len(nearest.Path):])
 	want, _ := lookup(raw, path)
-	if !there && !saysNothing(want) {
+	if !there && !isZero(want) {
 		return fmt.Sprintf("is not at %s%s", nearest.To, path[len(nearest.Path):])
 	}
 	if there && !equality.Semantic.DeepEqual(want, found) {
@@ -117,7 +117,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 }
 
 // Both models agree on everything that the report does not name.
-func TestTheTrainJobBehavesAsTheMPIJobDid(t *testing.T) {
+func TestTrainJobBehavesLikeMPIJob(t *testing.T) {
 	defaults := config.Default().JobDefaults()
 	for seed := range int64(seeds) {
 		raw := unstructuredOf(t, randomJob(seed))
@@ -145,8 +145,8 @@ type excuses struct {
 }
 
 // names tells whether the report says that a field is not what it was.
-func (excuses excuses) names(path string) bool {
-	return slices.ContainsFunc(excuses.report.Entries, func(entry Entry) bool {
+func (e excuses) names(path string) bool {
+	return slices.ContainsFunc(e.report.Entries, func(entry Entry) bool {
 		return entry.Path == path && (entry.Outcome == Look || entry.Outcome == Dropped || entry.Outcome == Default || entry.rewritten) && entry.Why != ""
 	})
 }
@@ -191,26 +191,26 @@ func mainOf(role v2beta1.MPIReplicaType, field string) string {
 func container(role *job.Role) *corev1.Container { return &role.Template.Spec.Containers[0] }
 
 // command: a plain mpirun is the operator's now, which writes -np for -n.
-func (excuses excuses) command() {
-	if !excuses.names(mainOf(v2beta1.MPIReplicaTypeLauncher, "command")) {
+func (e excuses) command() {
+	if !e.names(mainOf(v2beta1.MPIReplicaTypeLauncher, "command")) {
 		return
 	}
-	launcher := container(&excuses.before.Launcher)
+	launcher := container(&e.before.Launcher)
 	launcher.Command, launcher.Args = slices.Concat(launcher.Command, launcher.Args), nil
 	if launcher.Command[1] == "-n" {
 		launcher.Command[1] = "-np"
 	}
-	for _, entry := range excuses.report.Entries {
+	for _, entry := range e.report.Entries {
 		if strings.Contains(entry.Why, "fails if a node is not used") {
-			excuses.before.RequireAllHosts = true
+			e.before.RequireAllHosts = true
 		}
 	}
 }
 
 // sshd: where it went, workers have no command and pods are held to what the
 // report says; else it is not used by either.
-func (excuses excuses) sshd() {
-	before, after := excuses.before, excuses.after
+func (e excuses) sshd() {
+	before, after := e.before, e.after
 	if before.WorkersRunAgent() {
 		before.SSHDirectory = after.SSHDirectory
 		return
@@ -223,17 +223,17 @@ func (excuses excuses) sshd() {
 		{"command", func() { worker.Command, worker.Args = nil, nil }}, {"readinessProbe", func() { worker.ReadinessProbe = nil }},
 		{"livenessProbe", func() { worker.LivenessProbe = nil }}, {"startupProbe", func() { worker.StartupProbe = nil }},
 	} {
-		if slices.ContainsFunc(excuses.report.Of(Dropped), func(entry Entry) bool { return entry.Path == mainOf(v2beta1.MPIReplicaTypeWorker, dropped.field) }) {
+		if slices.ContainsFunc(e.report.Of(Dropped), func(entry Entry) bool { return entry.Path == mainOf(v2beta1.MPIReplicaTypeWorker, dropped.field) }) {
 			dropped.drop()
 		}
 	}
-	if excuses.report.Entries != nil && after.WorkersRunAgent() {
+	if e.report.Entries != nil && after.WorkersRunAgent() {
 		before.SSHDirectory = after.SSHDirectory
 	}
 	for role, pods := range map[v2beta1.MPIReplicaType][2]*job.Role{
 		v2beta1.MPIReplicaTypeLauncher: {&before.Launcher, &after.Launcher}, v2beta1.MPIReplicaTypeWorker: {&before.Worker, &after.Worker},
 	} {
-		if !excuses.names(replicaPath(role) + ".template.spec.securityContext") {
+		if !e.names(replicaPath(role) + ".template.spec.securityContext") {
 			continue
 		}
 		for _, pods := range pods {
@@ -296,8 +296,8 @@ func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 		}
 		for _, entry := range result.Report.Of(Look) {
 			// A TrainJob has no deadline of 0, and where an sshd was, the agent listens.
-			known := entry.Path == "spec.runPolicy.activeDeadlineSeconds" || strings.Contains(entry.Why, "2222 is taken by the operator's agent")
-			if strings.Contains(entry.Why, "refused like this") && !known {
+			known := entry.Path == "spec.runPolicy.activeDeadlineSeconds" || strings.Contains(entry.Why, "the operator's agent in the first container uses port 2222")
+			if strings.Contains(entry.Why, refusedPrefix) && !known {
 				t.Fatalf("seed %d: %+v", seed, entry)
 			}
 		}
@@ -308,7 +308,7 @@ func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 }
 
 // A runtime that is there is taken only if the job becomes the same with it.
-func TestARuntimeThatIsThereIsTakenOnlyIfTheJobBecomesTheSame(t *testing.T) {
+func TestExistingRuntimeIsUsedOnlyIfSame(t *testing.T) {
 	taken := 0
 	for seed := range int64(300) {
 		raw := unstructuredOf(t, randomJob(seed))

@@ -5,70 +5,69 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a field.
+// Outcome is how a field was converted.
 type Outcome string
 
 const (
-	// Mapped: the TrainJob has it.
+	// Mapped: the field is in the TrainJob.
 	Mapped Outcome = "mapped"
-	// Moved: the runtime has it.
+	// Moved: the field is in the runtime.
 	Moved Outcome = "moved"
-	// Dropped: nothing has it, and nothing is lost by that, or what is lost is said.
+	// Dropped: the field is in neither. Why says what is lost, if anything.
 	Dropped Outcome = "dropped"
-	// Default: the MPIJob does not say it, and a TrainJob that does not say it does
-	// something else.
+	// Default: the MPIJob does not set the field, and the default of a TrainJob differs.
 	Default Outcome = "default"
-	// Look: a person must look.
+	// Look: a user must review the field.
 	Look Outcome = "look"
 )
 
-// Entry is what became of one field of an MPIJob and of everything below it that
-// has no entry of its own.
+// Entry is the conversion of a field of an MPIJob, and of the fields below it that have
+// no entry of their own.
 type Entry struct {
-	// Path of the field. Of a fault of the result that no field caused, it is empty.
+	// Path of the field; empty for an error in the result that no field caused.
 	Path    string  `json:"path,omitempty"`
 	Outcome Outcome `json:"outcome"`
-	// To is where it is now: a kind, a space and a path.
+	// To is where the field is now: a kind, a space and a path.
 	To string `json:"to,omitempty"`
-	// Why it did not simply go where it belongs.
+	// Why explains the outcome, if needed.
 	Why string `json:"why,omitempty"`
-	// rewritten: what is at To says the same in other words.
+	// rewritten: the value at To differs from the old one but means the same.
 	rewritten bool
 }
 
-// Report is what became of an MPIJob.
+// Report is the field mapping of an MPIJob.
 type Report struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Runtime is the kind and name of the runtime that the TrainJob names.
+	// Runtime is the kind and name of the TrainJob's runtime.
 	Runtime string  `json:"runtime"`
 	Entries []Entry `json:"entries"`
 }
 
-// Of are the entries with an outcome.
-func (report *Report) Of(outcome Outcome) (found []Entry) {
-	for _, entry := range report.Entries {
+// Of returns the entries with an outcome.
+func (r *Report) Of(outcome Outcome) (entries []Entry) {
+	for _, entry := range r.Entries {
 		if entry.Outcome == outcome {
-			found = append(found, entry)
+			entries = append(entries, entry)
 		}
 	}
-	return found
+	return entries
 }
 
-// NeedsPerson tells whether somebody must look before the TrainJob is used.
-func (report *Report) NeedsPerson() bool { return len(report.Of(Look)) > 0 }
+// NeedsPerson reports whether a user must review fields before the TrainJob is used.
+func (r *Report) NeedsPerson() bool { return len(r.Of(Look)) > 0 }
 
-// sort puts the entries in the order of their paths.
-func (report *Report) sort() {
-	slices.SortStableFunc(report.Entries, func(a, b Entry) int {
+// sort sorts the entries by path.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Entries, func(a, b Entry) int {
 		return slices.CompareFunc(segments(a.Path), segments(b.Path), compareSegments)
 	})
 }
 
-// covers tells whether an entry is about a path.
-func (entry *Entry) covers(path string) bool { return isBelow(path, entry.Path) }
+// covers reports whether an entry is about a path.
+func (e *Entry) covers(path string) bool { return isBelow(path, e.Path) }
 
-// isBelow tells whether a path is another or leads through it.
+// isBelow reports whether a path equals another or is below it.
 func isBelow(path, above string) bool {
 	rest, below := strings.CutPrefix(path, above)
 	return below && above != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')

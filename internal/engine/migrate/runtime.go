@@ -14,25 +14,25 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// sameRuntime is a runtime that is there and makes the same of the TrainJob as
-// its own would; nil if there is none.
-func (migration *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
-	want := modelOf(migration.trainJob, &migration.runtime.Spec, migration.rules.Defaults)
-	for i := range migration.options.Runtimes {
-		runtime := &migration.options.Runtimes[i]
-		// Its limits would hold for the job from now on.
+// sameRuntime returns an existing runtime with which the TrainJob is the same as with
+// its own; nil if there is none.
+func (m *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
+	want := modelOf(m.trainJob, &m.runtime.Spec, m.rules.Defaults)
+	for i := range m.options.Runtimes {
+		runtime := &m.options.Runtimes[i]
+		// Its constraints would apply to the job.
 		if runtime.Spec.Constraints != nil {
 			continue
 		}
-		if equality.Semantic.DeepEqual(want, modelOf(migration.trainJob, &runtime.Spec, migration.rules.Defaults)) {
+		if equality.Semantic.DeepEqual(want, modelOf(m.trainJob, &runtime.Spec, m.rules.Defaults)) {
 			return runtime
 		}
 	}
 	return nil
 }
 
-// modelOf is what a TrainJob and a runtime make together, without what has no
-// meaning: how the main containers are called, and who says that Istio stays out.
+// modelOf returns the model of a TrainJob with a runtime, without what does not matter:
+// the names of the main containers, and the annotation that disables Istio.
 func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, defaults job.Defaults) *job.Job {
 	model := job.FromTrainJob(trainJob, runtime, defaults)
 	for _, role := range []*job.Role{&model.Launcher, &model.Worker} {
@@ -48,11 +48,11 @@ func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec,
 	return model
 }
 
-// inRuntime has the report name the runtime that was found instead of one that is
-// not made.
-func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+// inRuntime changes the report to the existing runtime that is used instead of a new
+// one.
+func (m *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		if path, moved := strings.CutPrefix(entry.To, "TrainingRuntime "); moved {
 			entry.To = string(ref.Kind) + " " + path
 			if entry.Outcome == Moved && entry.Why == "" {
@@ -63,51 +63,49 @@ func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
 	}
 }
 
-// refusals asks admission's own rules about the result. What they refuse, a
-// person must look at.
-func (migration *migration) refusals() {
-	for _, fault := range migration.rules.Runtime(&migration.runtime.Spec, 0).Errors {
-		migration.refuse("TrainingRuntime", fault)
+// refusals applies the admission rules to the result, and reports errors for the user to
+// review.
+func (m *migration) refusals() {
+	for _, fault := range m.rules.Runtime(&m.runtime.Spec, 0).Errors {
+		m.refuse("TrainingRuntime", fault)
 	}
-	in := migration.anywhere()
-	in.Runtime = &migration.runtime.Spec
-	trainJob := migration.trainJob.DeepCopy()
+	in := m.anywhere()
+	in.Runtime = &m.runtime.Spec
+	trainJob := m.trainJob.DeepCopy()
 	if trainJob.Name == "" {
-		// As the API server makes it.
+		// As long as the name that the API server generates.
 		trainJob.Name = trainJob.GenerateName + "xxxxx"
 	}
-	before := migration.faultsBefore()
-	for _, fault := range migration.rules.CreateTrainJob(trainJob, in).Errors {
+	before := m.faultsBefore()
+	for _, fault := range m.rules.CreateTrainJob(trainJob, in).Errors {
 		if !before[fault.Detail] {
-			migration.refuse("TrainJob", fault)
+			m.refuse("TrainJob", fault)
 		}
 	}
 }
 
-// anywhere is a place that has nothing against a job: of the one that it will run
-// in, nothing is known here.
-func (migration *migration) anywhere() *validation.Surroundings {
+// anywhere returns a cluster without restrictions, because the real one is not known.
+func (m *migration) anywhere() *validation.Surroundings {
 	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
 }
 
-// faultsBefore are what the rules have against the MPIJob, although the cluster has
-// accepted it.
-func (migration *migration) faultsBefore() map[string]bool {
+// faultsBefore returns the errors of the MPIJob, although the cluster has accepted it.
+func (m *migration) faultsBefore() map[string]bool {
 	faults := map[string]bool{}
-	if migration.options.Accepted {
-		for _, fault := range migration.rules.CreateMPIJob(migration.old, migration.anywhere()).Errors {
+	if m.options.Accepted {
+		for _, fault := range m.rules.CreateMPIJob(m.old, m.anywhere()).Errors {
 			faults[fault.Detail] = true
 		}
 	}
 	return faults
 }
 
-// refuse has a person look at the field that caused a fault.
-func (migration *migration) refuse(kind string, fault *field.Error) {
-	why := "is refused like this: " + fault.ErrorBody()
+// refuse reports an error at the field that caused it.
+func (m *migration) refuse(kind string, fault *field.Error) {
+	why := refusedPrefix + fault.ErrorBody()
 	at := kind + " " + fault.Field
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		if entry.To == "" || entry.Outcome == Default || !isBelow(at, entry.To) && !isBelow(entry.To, at) {
 			continue
 		}
@@ -118,5 +116,5 @@ func (migration *migration) refuse(kind string, fault *field.Error) {
 		}
 		return
 	}
-	migration.add(Entry{Outcome: Look, To: at, Why: why})
+	m.add(Entry{Outcome: Look, To: at, Why: why})
 }

@@ -5,11 +5,14 @@ import (
 	"slices"
 )
 
-// Environment is what the launcher needs, for all implementations together and
-// sorted by name: nobody has to know which one the image has, because each ignores
-// the others' names.
+// Environment returns the launcher's variables for all implementations, sorted by name.
+// The image's implementation need not be known, because each ignores the variables of
+// the others.
 func Environment(launch Launch) []Variable {
-	variables := slices.Concat(openMPIEnvironment(launch), intelEnvironment(launch), mpichEnvironment(launch))
+	var variables []Variable
+	for _, each := range implementations {
+		variables = append(variables, each.environment(launch)...)
+	}
 	slices.SortFunc(variables, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	return variables
 }

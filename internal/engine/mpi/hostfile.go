@@ -12,15 +12,12 @@ type Host struct {
 	Slots int
 }
 
-// Hostfile is the text of a hostfile, a line a host.
-func Hostfile(implementation Implementation, hosts []Host) string {
-	form := "%s:%d\n" // Hydra's, of Intel MPI and MPICH
-	if implementation == OpenMPI {
-		form = "%s slots=%d\n"
-	}
+// Hostfile returns the text of a hostfile, one line for each host.
+func Hostfile(name Implementation, hosts []Host) string {
+	format := find(name).hostfileLine
 	var text strings.Builder
 	for _, host := range hosts {
-		fmt.Fprintf(&text, form, host.Name, host.Slots)
+		fmt.Fprintf(&text, format, host.Name, host.Slots)
 	}
 	return text.String()
 }
@@ -29,20 +26,19 @@ func Hostfile(implementation Implementation, hosts []Host) string {
 // overflowing.
 const maxSlots = 1 << 20
 
-// ParseHostfile reads a hostfile of any implementation. A host that does not say
-// has one slot. Words it does not know (max_slots=, user=, binding=) are the
-// implementation's own business.
+// ParseHostfile reads a hostfile of any implementation. The default is one slot. Other
+// options (max_slots=, user=, binding=) are ignored.
 func ParseHostfile(text string) ([]Host, error) {
 	var hosts []Host
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
 			continue
 		}
-		host, err := parseHost(words)
+		host, err := parseHost(fields)
 		if err != nil {
 			return nil, fmt.Errorf("hostfile line %d: %w", number, err)
 		}
@@ -51,18 +47,18 @@ func ParseHostfile(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-func parseHost(words []string) (Host, error) {
-	name, slots, counted := strings.Cut(words[0], ":")
+func parseHost(fields []string) (Host, error) {
+	name, slots, counted := strings.Cut(fields[0], ":")
 	if name == "" || strings.ContainsAny(name, "=/@,") || name[0] == '-' {
 		return Host{}, fmt.Errorf("%q is not a host name", name)
 	}
-	for _, word := range words[1:] {
-		key, value, found := strings.Cut(word, "=")
+	for _, field := range fields[1:] {
+		key, value, found := strings.Cut(field, "=")
 		if !found || key != "slots" {
 			continue
 		}
 		if counted {
-			return Host{}, fmt.Errorf("host %s has its slots twice", name)
+			return Host{}, fmt.Errorf("host %s has two numbers of slots", name)
 		}
 		slots, counted = value, true
 	}

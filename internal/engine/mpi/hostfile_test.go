@@ -44,7 +44,7 @@ func TestParseHostfile(t *testing.T) {
 		"comments, blank lines and no last newline": {
 			text: "# made by hand\n\n a slots=2 # two\n\t\nb:3\r\nc", want: []Host{{"a", 2}, {"b", 3}, {"c", 1}},
 		},
-		"words of the implementation are left to it": {text: "a slots=2 max_slots=4\nb:1 binding=map=0\n", want: []Host{{"a", 2}, {"b", 1}}},
+		"other options are ignored":              {text: "a slots=2 max_slots=4\nb:1 binding=map=0\n", want: []Host{{"a", 2}, {"b", 1}}},
 		"nothing":                                {},
 		"only comments":                          {text: "# nobody\n"},
 		"slots that are a word":                  {text: "a slots=2\nb slots=many\n", wantErr: `hostfile line 2: host b: slots "many" is not a number from 1 to 1048576`},
@@ -52,7 +52,7 @@ func TestParseHostfile(t *testing.T) {
 		"less than nothing":                      {text: "a:-1", wantErr: `hostfile line 1: host a: slots "-1" is not a number from 1 to 1048576`},
 		"more than an int":                       {text: "a:99999999999999999999", wantErr: `hostfile line 1: host a: slots "99999999999999999999" is not a number from 1 to 1048576`},
 		"a colon and no number":                  {text: "a:", wantErr: `hostfile line 1: host a: slots "" is not a number from 1 to 1048576`},
-		"slots twice":                            {text: "\na:2 slots=3", wantErr: "hostfile line 2: host a has its slots twice"},
+		"slots twice":                            {text: "\na:2 slots=3", wantErr: "hostfile line 2: host a has two numbers of slots"},
 		"no name":                                {text: ":2", wantErr: `hostfile line 1: "" is not a host name`},
 		"slots before the name":                  {text: "slots=2", wantErr: `hostfile line 1: "slots=2" is not a host name`},
 		"what an agent would take for an option": {text: "-oProxyCommand", wantErr: `hostfile line 1: "-oProxyCommand" is not a host name`},

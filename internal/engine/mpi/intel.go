@@ -2,7 +2,15 @@ package mpi
 
 import "strconv"
 
-// intelEnvironment is for Intel MPI's Hydra, which grew apart from MPICH's.
+// intelMPI is Intel MPI 2021. Its error messages are among hydraCauses.
+var intelMPI = implementation{
+	name: IntelMPI, hostfileLine: hydraHostfileLine, environment: intelEnvironment,
+	// mpiexec.hydra has no variable for it.
+	tagFlags:      []string{"-prepend-rank"},
+	portVariables: []string{intelName}, ports: intelPorts,
+}
+
+// intelEnvironment configures Intel MPI's Hydra, which differs from MPICH's.
 func intelEnvironment(launch Launch) []Variable {
 	variables := []Variable{
 		{"I_MPI_HYDRA_BOOTSTRAP", "ssh"},
@@ -18,10 +26,7 @@ func intelEnvironment(launch Launch) []Variable {
 	return variables
 }
 
-// intelTagFlags: mpiexec.hydra has no variable for it.
-func intelTagFlags() []string { return []string{"-prepend-rank"} }
-
-// intelName is for all that Intel MPI listens on.
+// intelName sets all ports of Intel MPI.
 const intelName = "I_MPI_PORT_RANGE"
 
 func intelPorts(read settings) Ports {

@@ -1,7 +1,7 @@
-// Package mpi is what differs between implementations of MPI: the form of the
-// hostfile, the environment that tells mpirun how to reach the workers, how lines
-// are tagged with their rank, which lines are noise, and how mpirun's final output is
-// read. It starts nothing and reads no file.
+// Package mpi has the differences between implementations of MPI: the format of the
+// hostfile, the environment for mpirun, how output lines are tagged with their rank,
+// which lines are noise, and how mpirun's error output is parsed. It starts no process
+// and reads no file.
 package mpi
 
 // Implementation is an implementation of MPI, by the names the job model uses.
@@ -13,38 +13,56 @@ const (
 	MPICH    Implementation = "MPICH"
 )
 
-// Launch is what mpirun must be told.
+// Launch is the configuration of mpirun.
 type Launch struct {
 	// Hostfile is the path of the hostfile.
 	Hostfile string
-	// Slots is the number of ranks on a host whose line in the hostfile has none.
+	// Slots is the default number of ranks on a host without slots in the hostfile.
 	Slots int
 	// Agent is the path of the program that starts a command on a host, called as
-	// "agent HOST COMMAND…". Empty leaves the image's own ssh in charge.
+	// "agent HOST COMMAND…". If it is empty, mpirun uses the image's ssh.
 	Agent string
-	// SSHOptions are words for the image's own ssh, such as
-	// "-o ConnectionAttempts=10". They are unused where there is an Agent: it is
-	// called by its path alone.
+	// SSHOptions are options of the image's ssh, such as "-o ConnectionAttempts=10". They
+	// are not used with an Agent.
 	SSHOptions string
-	// TagOutput asks for the rank in front of every line of output. Only Open MPI 4
-	// hears it through the environment; see TagFlags for the others.
+	// TagOutput adds the rank to every line of output. Only Open MPI 4 has a variable for
+	// it; see TagFlags for the others.
 	TagOutput bool
 }
 
 // Variable is one environment variable.
 type Variable struct{ Name, Value string }
 
-// TagFlags are the flags of mpirun that put the rank in front of every line of
-// output, for a line that we write ourselves.
-func TagFlags(implementation Implementation) []string {
-	switch implementation {
-	case OpenMPI:
-		return openMPITagFlags()
-	case IntelMPI:
-		return intelTagFlags()
-	case MPICH:
-		return mpichTagFlags()
-	default:
-		return nil
-	}
+// implementation is all that this package knows about an implementation of MPI. Each has
+// a file of its own.
+type implementation struct {
+	name Implementation
+	// hostfileLine is the format of a line with a host's name and number of slots.
+	hostfileLine string
+	// environment configures mpirun.
+	environment func(Launch) []Variable
+	// tagFlags are the flags of mpirun that add the rank to every line of output.
+	tagFlags []string
+	// portVariables set the ports; ports reads them.
+	portVariables []string
+	ports         func(settings) Ports
+	// causes match its error messages.
+	causes func() []cause
 }
+
+// implementations are all of them. The order matters only where two match the same error
+// message at the same position: the first one counts.
+var implementations = []implementation{openMPI, intelMPI, mpich}
+
+// find returns an implementation, or one that sets nothing.
+func find(name Implementation) implementation {
+	for _, each := range implementations {
+		if each.name == name {
+			return each
+		}
+	}
+	return implementation{hostfileLine: hydraHostfileLine}
+}
+
+// TagFlags are the flags of mpirun that add the rank to every line of output.
+func TagFlags(name Implementation) []string { return find(name).tagFlags }

@@ -1,6 +1,16 @@
 package mpi
 
-// mpichEnvironment is for MPICH's Hydra. The number of slots is in the hostfile:
+// mpich is MPICH 4.
+var mpich = implementation{
+	name: MPICH, hostfileLine: hydraHostfileLine, environment: mpichEnvironment,
+	// mpiexec.hydra has no variable for it, except for HYDRA_CONFIG_FILE, which names a file
+	// with this flag.
+	tagFlags:      []string{"-prepend-rank"},
+	portVariables: mpichNames, ports: mpichPorts,
+	causes: hydraCauses,
+}
+
+// mpichEnvironment configures MPICH's Hydra. The number of slots is in the hostfile:
 // Hydra has no variable for it.
 func mpichEnvironment(launch Launch) []Variable {
 	variables := []Variable{
@@ -17,12 +27,8 @@ func mpichEnvironment(launch Launch) []Variable {
 	return variables
 }
 
-// mpichTagFlags: mpiexec.hydra has no variable for it, other than HYDRA_CONFIG_FILE
-// for a file with this flag in it.
-func mpichTagFlags() []string { return []string{"-prepend-rank"} }
-
-// mpichNames are in the order in which Hydra reads them. The last two are Hydra's
-// alone; the processes read the others, too.
+// mpichNames are in the order in which Hydra reads them. Only Hydra reads the last two;
+// the ranks read the others, too.
 var mpichNames = []string{
 	"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_PARAM_CH3_PORT_RANGE", "MPICH_CH3_PORT_RANGE", "MPIR_CVAR_PORTRANGE", "MPIR_CVAR_PORT_RANGE",
 	"MPIR_PARAM_PORTRANGE", "MPIR_PARAM_PORT_RANGE", "MPICH_PORTRANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE",

@@ -19,7 +19,7 @@ func TestWithoutNoise(t *testing.T) {
 		"between other lines":        {output: "before\n" + five + "\nafter", want: "before\n\nafter"},
 		"another cause":              {output: other, want: other},
 		"an error of the child":      {output: child, want: child},
-		"words of a rank":            {output: "see " + five, want: "see " + five},
+		"output of a rank":           {output: "see " + five, want: "see " + five},
 		"a line that is not ended":   {output: "[ 10%] Warning: setpgid(", want: "[ 10%] Warning: setpgid("},
 		"bytes that are not a text":  {output: "\x00\xff" + five, want: "\x00\xff" + five},
 		"a line that is overwritten": {output: five + "step 1\r", want: "step 1\r"},

@@ -2,21 +2,29 @@ package mpi
 
 import "strconv"
 
-// openMPIEnvironment is for Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the
-// other's names.
+// openMPI is Open MPI 4 and 5.
+var openMPI = implementation{
+	name: OpenMPI, hostfileLine: "%s slots=%d\n", environment: openMPIEnvironment,
+	// It works with 4 and 5; "--output tag" only works with 5.
+	tagFlags:      []string{"--tag-output"},
+	portVariables: openMPINames(), ports: openMPIPorts,
+	causes: openMPICauses,
+}
+
+// openMPIEnvironment configures Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the
+// variables of the other.
 func openMPIEnvironment(launch Launch) []Variable {
 	slots := strconv.Itoa(launch.Slots)
 	variables := []Variable{
 		{"OMPI_MCA_orte_default_hostfile", launch.Hostfile},
-		// Without it Open MPI 4 cuts the host's name at its first dot before it calls
-		// the agent.
+		// Otherwise Open MPI 4 cuts host names at the first dot before it calls the agent.
 		{"OMPI_MCA_orte_keep_fqdn_hostnames", "true"},
 		{"OMPI_MCA_orte_set_default_slots", slots},
 		// With a tree, workers log in to other workers, and would need the private key.
 		{"OMPI_MCA_plm_rsh_no_tree_spawn", "1"},
 		{"PRTE_MCA_prte_default_hostfile", launch.Hostfile},
-		// Open MPI 5 gives the agent the name as the hostfile has it either way. With
-		// true it does not know itself by its full name and logs in to its own host.
+		// Open MPI 5 always calls the agent with the name in the hostfile. With true it does
+		// not recognize its own full name, and logs in to its own host.
 		{"PRTE_MCA_prte_keep_fqdn_hostnames", "false"},
 		{"PRTE_MCA_prte_set_default_slots", slots},
 		{"PRTE_MCA_plm_ssh_no_tree_spawn", "1"},
@@ -28,7 +36,7 @@ func openMPIEnvironment(launch Launch) []Variable {
 		variables = append(variables, Variable{"OMPI_MCA_plm_rsh_args", launch.SSHOptions}, Variable{"PRTE_MCA_plm_ssh_args", launch.SSHOptions})
 	}
 	if launch.TagOutput {
-		// Open MPI 5.0.7 lists iof_tag_output and does not obey it.
+		// Open MPI 5.0.7 lists iof_tag_output but ignores it.
 		variables = append(variables, Variable{"OMPI_MCA_orte_tag_output", "1"})
 	}
 	return variables
@@ -40,12 +48,12 @@ const (
 	// The first and the number of the ports that ranks listen on.
 	openMPIFirstPort = openMPIPrefix + "btl_tcp_port_min_v4"
 	openMPIPortCount = openMPIPrefix + "btl_tcp_port_range_v4"
-	// openMPILowestPort is where Open MPI begins if only the number is set.
+	// openMPILowestPort is the first port if only the number of ports is set.
 	openMPILowestPort = 1024
 )
 
-// openMPIDaemonPorts are what mpirun and its daemons listen on: of ORTE, of PRRTE up to
-// version 3 (Open MPI 5.0), and of later ones.
+// openMPIDaemonPorts set the ports of mpirun and its daemons: for ORTE, for PRRTE up to
+// version 3 (Open MPI 5.0), and for later versions.
 func openMPIDaemonPorts() []string {
 	return []string{
 		openMPIPrefix + "oob_tcp_static_ipv4_ports", openMPIPrefix + "oob_tcp_dynamic_ipv4_ports",
@@ -74,11 +82,8 @@ func openMPIPorts(read settings) Ports {
 	return ports
 }
 
-// openMPITagFlags are understood by 4 and 5; "--output tag" only by 5.
-func openMPITagFlags() []string { return []string{"--tag-output"} }
-
-// openMPICauses are the last words of ORTE and PRRTE, which differ in little more
-// than their line breaks.
+// openMPICauses match error messages of ORTE and PRRTE, which differ in little more than
+// their line breaks.
 func openMPICauses() []cause {
 	return []cause{
 		{kind: RankFailed, pattern: `(?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+signal (?P<signal>\d+)(?: \([\w ]+\))?)`},
@@ -92,10 +97,10 @@ func openMPICauses() []cause {
 		{kind: RankFailed, pattern: `\[(?P<host>[^\s:\]]+):\d+\] \*\*\* (?P<text>An error occurred in MPI_\w+)\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n` +
 			`[^\n]*\n[^\n]*\*\*\* (?P<detail>MPI_ERR_[^\n]+)`},
 		{kind: RankFailed, pattern: `due to (?P<text>process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting improperly)`},
-		// A process that lost another one aborts, and Open MPI 5 may name only that.
-		{kind: RankFailed, vague: true, text: "a process lost its connection to another process, which had ended",
+		// A process that lost another one aborts, and Open MPI 5 may report only that.
+		{kind: RankFailed, vague: true, text: "a process lost its connection to another process, which had exited",
 			pattern: `An error occurred in Socket closed|An MPI communication peer process has unexpectedly disconnected`},
-		// Also what Open MPI 5 says when the agent fails.
+		// Open MPI 5 also prints this when the agent fails.
 		{kind: DaemonLost, pattern: `(?P<text>(?:ORTE|PRR?TE) has lost communication with a remote daemon)\.\s+HNP daemon[^\n]*\n\s*Remote daemon:[^\n]* on node (?P<host>\S+)`},
 		{kind: InitFailed, pattern: `(?P<text>ORTE was unable to reliably start one or more daemons)`},
 		{kind: InitFailed, pattern: `(?P<text>An ORTE daemon has unexpectedly failed after launch)`},

@@ -15,10 +15,10 @@ type PortRange struct{ First, Last int }
 // chooses an ephemeral port.
 type PortRanges []PortRange
 
-// String is the form that people write, such as 10000-10099,12000.
-func (ranges PortRanges) String() string {
-	texts := make([]string, 0, len(ranges))
-	for _, each := range ranges {
+// String returns the ranges as users write them, such as 10000-10099,12000.
+func (pr PortRanges) String() string {
+	texts := make([]string, 0, len(pr))
+	for _, each := range pr {
 		text := strconv.Itoa(each.First)
 		if each.Last != each.First {
 			text += "-" + strconv.Itoa(each.Last)
@@ -28,39 +28,43 @@ func (ranges PortRanges) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Ports are what MPI listens on.
+// Ports are the ports that MPI listens on.
 type Ports struct {
-	// Launcher is for mpirun itself: what it starts on workers connects back to it.
+	// Launcher is for mpirun itself: its daemons on the workers connect to it.
 	Launcher PortRanges
-	// Ranks is for the processes, which connect to each other.
+	// Ranks is for the ranks, which connect to each other.
 	Ranks PortRanges
 }
 
-// PortsOf reads which ports the environment and the arguments of mpirun set. Nobody
-// has to know which MPI the image has: each has names of its own.
+// PortsOf reads the ports that the environment and the arguments of mpirun set, for any
+// implementation: each has its own variables.
 func PortsOf(environment, arguments []string) Ports {
 	read := readSettings(environment, arguments)
 	var ports Ports
-	for _, of := range []func(settings) Ports{libfabricPorts, ucxPorts, openMPIPorts, intelPorts, mpichPorts} {
-		found := of(read)
+	readers := []func(settings) Ports{libfabricPorts, ucxPorts}
+	for _, each := range implementations {
+		readers = append(readers, each.ports)
+	}
+	for _, portsOf := range readers {
+		theirs := portsOf(read)
 		if len(ports.Launcher) == 0 {
-			ports.Launcher = found.Launcher
+			ports.Launcher = theirs.Launcher
 		}
 		if len(ports.Ranks) == 0 {
-			ports.Ranks = found.Ranks
+			ports.Ranks = theirs.Ranks
 		}
 	}
 	return ports
 }
 
-// SetsPorts tells whether PortsOf reads a variable.
+// SetsPorts reports whether PortsOf reads a variable.
 func SetsPorts(variable string) bool {
-	return slices.ContainsFunc([][]string{libfabricNames, {ucxName}, openMPINames(), {intelName}, mpichNames}, func(names []string) bool {
-		return slices.Contains(names, variable)
+	return variable == ucxName || slices.Contains(libfabricNames, variable) || slices.ContainsFunc(implementations, func(each implementation) bool {
+		return slices.Contains(each.portVariables, variable)
 	})
 }
 
-// libfabricNames are of libfabric's tcp provider, which Intel MPI and MPICH use.
+// libfabricNames set the ports of libfabric's tcp provider, which Intel MPI and MPICH use.
 var libfabricNames = []string{"FI_TCP_PORT_LOW_RANGE", "FI_TCP_PORT_HIGH_RANGE"}
 
 func libfabricPorts(read settings) Ports {
@@ -76,25 +80,26 @@ const ucxName = "UCX_TCP_PORT_RANGE"
 
 func ucxPorts(read settings) Ports { return Ports{Ranks: read.ranges(ucxName)} }
 
-// settings are the environment variables of a run, and the options that stand for one.
+// settings are the environment variables of a run, and options that set one.
 type settings map[string]string
 
-// readSettings reads options and assignments wherever they are: the command may be a
-// script for sh -c, which is one argument. Options win, as in every mpirun.
+// readSettings reads options and assignments anywhere in the arguments, because the
+// command may be a script for sh -c, which is one argument. Options override variables,
+// as in every mpirun.
 func readSettings(environment, arguments []string) settings {
 	read := settings{}
 	for _, variable := range environment {
 		read.assign(variable)
 	}
-	var words []string
+	var fields []string
 	for _, argument := range arguments {
-		words = append(words, strings.FieldsFunc(argument, isSeparator)...)
+		fields = append(fields, strings.FieldsFunc(argument, isSeparator)...)
 	}
-	for i, word := range words {
-		following := words[i+1:]
-		switch option := strings.TrimLeft(word, "-"); {
-		case option == word:
-			read.assign(word)
+	for i, field := range fields {
+		following := fields[i+1:]
+		switch option := strings.TrimLeft(field, "-"); {
+		case option == field:
+			read.assign(field)
 		case len(following) > 1:
 			read.option(option, following[0], following[1])
 		}
@@ -102,48 +107,48 @@ func readSettings(environment, arguments []string) settings {
 	return read
 }
 
-// isSeparator tells whether a character ends a word of a shell script.
+// isSeparator reports whether a character ends a word of a shell script.
 func isSeparator(r rune) bool { return strings.ContainsRune(" \t\r\n\"';\\", r) }
 
-func (read settings) assign(text string) {
+func (s settings) assign(text string) {
 	if name, value, found := strings.Cut(text, "="); found {
-		read[name] = value
+		s[name] = value
 	}
 }
 
-// option is one of mpirun's that has a name and a value.
-func (read settings) option(option, name, value string) {
+// option applies an option of mpirun that sets a variable.
+func (s settings) option(option, name, value string) {
 	switch option {
 	case "mca", "gmca":
-		// Open MPI 5 finds out by itself whom it is for.
-		read[openMPIPrefix+name], read[prrtePrefix+name] = value, value
+		// Open MPI 5 decides by itself which component an option is for.
+		s[openMPIPrefix+name], s[prrtePrefix+name] = value, value
 	case "omca", "gomca":
-		read[openMPIPrefix+name] = value
+		s[openMPIPrefix+name] = value
 	case "prtemca", "gprtemca":
-		read[prrtePrefix+name] = value
+		s[prrtePrefix+name] = value
 	case "env", "genv":
-		read[name] = value
+		s[name] = value
 	}
 }
 
-func (read settings) port(name string) (int, bool) {
-	port, err := parsePort(read[name])
+func (s settings) port(name string) (int, bool) {
+	port, err := parsePort(s[name])
 	return port, err == nil
 }
 
-// ranges are those of the first name that has any. What cannot be read, or means that
-// the system chooses (0, 0:0, -1), counts as not set.
-func (read settings) ranges(names ...string) PortRanges {
+// ranges returns the ranges of the first variable that has any. Invalid values, and those
+// that let the system choose (0, 0:0, -1), count as not set.
+func (s settings) ranges(names ...string) PortRanges {
 	for _, name := range names {
-		if ranges, err := ParsePortRanges(read[name]); err == nil {
+		if ranges, err := ParsePortRanges(s[name]); err == nil {
 			return ranges
 		}
 	}
 	return nil
 }
 
-// ParsePortRanges reads ports in the forms of all MPIs: 10000, 10000-10099,
-// 10000:10099, and lists of them with commas.
+// ParsePortRanges reads ports in the formats of all implementations: 10000, 10000-10099,
+// 10000:10099, and comma-separated lists of these.
 func ParsePortRanges(text string) (PortRanges, error) {
 	var ranges PortRanges
 	for item := range strings.SplitSeq(text, ",") {

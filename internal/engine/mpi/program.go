@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// Output is what the program itself wrote last, without mpirun's and MPI's lines.
+// Output is the last output of the program itself, without lines of mpirun and MPI.
 type Output struct {
-	// Rank wrote the error; -1 where mpirun does not prefix lines with ranks.
+	// Rank is the rank that wrote the error; -1 if lines are not tagged with ranks.
 	Rank int
-	// Error is the line that names the error; empty where none does.
+	// Error is the line that names the error; empty if there is none.
 	Error string
-	// SaysError: Error is an exception or speaks of an error, and is not merely the last
-	// line of stderr.
+	// SaysError means that Error is an exception or mentions an error, and is not merely
+	// the last line of stderr.
 	SaysError bool
-	// Lines are the last lines. Of a Python traceback they are the innermost frame and
-	// the exception.
+	// Lines are the last lines. For a Python traceback they are the innermost frame and the
+	// exception.
 	Lines []string
 }
 
@@ -27,7 +27,7 @@ const (
 	maxLines     = 5
 	maxLine      = 256
 	maxLineBytes = 1024
-	// maxBlock bounds the help texts that Open MPI prints between two rulers.
+	// maxBlock limits the help texts that Open MPI prints between two rulers.
 	maxBlock = 60
 )
 
@@ -38,8 +38,8 @@ type outputLine struct {
 	errors bool // it was written to stderr
 }
 
-// LastOutput finds the last lines of the program in the tails of what mpirun printed.
-// Where lines carry ranks, only those of the given rank count; -1 is any rank.
+// LastOutput finds the last lines of the program in the tails of mpirun's output. If
+// lines are tagged with ranks, only those of the given rank count; -1 is any rank.
 func LastOutput(stderr, stdout string, rank int) Output {
 	lines := append(programLines(stdout, false), programLines(stderr, true)...)
 	if ofRank := slices.DeleteFunc(slices.Clone(lines), func(line outputLine) bool { return line.rank != rank }); rank >= 0 && len(ofRank) > 0 {
@@ -62,7 +62,7 @@ func LastOutput(stderr, stdout string, rank int) Output {
 	return output
 }
 
-// patterns are of lines that are not the program's own.
+// patterns match tags, and lines that are not the program's own.
 type patterns struct {
 	ruler, openMPITag, hydraTag, foreign, exception, error, harmless *regexp.Regexp
 }
@@ -92,7 +92,7 @@ var linePatterns = sync.OnceValue(func() patterns {
 	}
 })
 
-// programLines are the lines of one stream that the program wrote.
+// programLines returns the lines of one stream that the program wrote.
 func programLines(stream string, errors bool) []outputLine {
 	patterns := linePatterns()
 	stream = stream[max(0, len(stream)-maxTail):]
@@ -105,7 +105,7 @@ func programLines(stream string, errors bool) []outputLine {
 		line := outputLine{rank: -1, errors: errors}
 		if tag := patterns.openMPITag.FindStringSubmatch(text); tag != nil {
 			line.rank = number(tag[1], -1)
-			// Open MPI 4 repeats it where the program wrote a line in pieces.
+			// Open MPI 4 repeats the tag if the program wrote a line in pieces.
 			text = patterns.openMPITag.ReplaceAllString(text, "")
 		} else if tag := patterns.hydraTag.FindStringSubmatch(text); tag != nil {
 			line.rank, text = number(tag[1], -1), text[len(tag[0]):]
@@ -119,8 +119,8 @@ func programLines(stream string, errors bool) []outputLine {
 	})
 }
 
-// withoutHelp drops what Open MPI prints between two rulers. It prints last, so
-// rulers are paired from the end: one of the program's own stays alone.
+// withoutHelp drops the help texts that Open MPI prints between two rulers. They come
+// last, so rulers are paired from the end: a single ruler of the program stays.
 func withoutHelp(lines []outputLine) []outputLine {
 	ruler := linePatterns().ruler
 	end := -1
@@ -137,7 +137,7 @@ func withoutHelp(lines []outputLine) []outputLine {
 	return lines
 }
 
-// traceback is a Python traceback with those that it was raised from.
+// traceback is a Python traceback, with the tracebacks that it was raised from.
 type traceback struct {
 	begin, end     int
 	frame, message int
@@ -147,9 +147,9 @@ type traceback struct {
 // the exception's message, or of other ranks.
 const maxBetween = 5
 
-// exception finds the first traceback of those that the output ends with: the ranks
-// that fail because one of them failed come later. A traceback with much output after
-// it was handled by the program.
+// exception finds the first of the tracebacks at the end of the output: ranks that fail
+// because another rank failed come later. The program has handled a traceback that is
+// followed by much other output.
 func exception(lines []outputLine) (shown []outputLine, named *outputLine) {
 	var first *traceback
 	end := 0
@@ -212,7 +212,7 @@ func tracebackAt(lines []outputLine, begin int) (traceback, bool) {
 	return found, true
 }
 
-// lastDistinct are the last lines, each of them once: ranks often say the same.
+// lastDistinct returns the last lines without repetitions: ranks often print the same.
 func lastDistinct(lines []outputLine) []outputLine {
 	var last []outputLine
 	for _, line := range slices.Backward(lines) {
@@ -227,7 +227,7 @@ func lastDistinct(lines []outputLine) []outputLine {
 	return last
 }
 
-// errorLine is the last line that speaks of an error, or else the last of stderr.
+// errorLine returns the last line that mentions an error, or else the last of stderr.
 func errorLine(lines []outputLine) (last *outputLine, says bool) {
 	patterns := linePatterns()
 	for i := range lines {
@@ -241,7 +241,7 @@ func errorLine(lines []outputLine) (last *outputLine, says bool) {
 	return last, says
 }
 
-// SafeLines bounds the lines of a program, and makes them safe to show.
+// SafeLines limits the lines of a program, and makes them safe to show.
 func SafeLines(lines []string) []string {
 	var safe []string
 	left := maxLineBytes
@@ -264,7 +264,7 @@ var terminalSequence = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)`)
 })
 
-// SafeLine is one short line without what a terminal would obey.
+// SafeLine returns one short line without control sequences of terminals.
 func SafeLine(text string) string {
 	text = terminalSequence().ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
 	text = strings.Map(func(r rune) rune {

@@ -24,12 +24,12 @@ func TestOutputOfTranscripts(t *testing.T) {
 	var got strings.Builder
 	for _, file := range files {
 		stderr, stdout := streams(t, file)
-		words, found := LastWords(stderr + stdout)
+		failure, found := ParseErrorOutput(stderr + stdout)
 		if !found {
-			words.Rank = -1
+			failure.Rank = -1
 		}
-		output := LastOutput(stderr, stdout, words.Rank)
-		fmt.Fprintf(&got, "%s\n  mpirun: %s\n  program: rank %d: %s\n", strings.TrimSuffix(filepath.Base(file), ".txt"), named(words), output.Rank, output.Error)
+		output := LastOutput(stderr, stdout, failure.Rank)
+		fmt.Fprintf(&got, "%s\n  mpirun: %s\n  program: rank %d: %s\n", strings.TrimSuffix(filepath.Base(file), ".txt"), named(failure), output.Rank, output.Error)
 		for _, line := range output.Lines {
 			fmt.Fprintf(&got, "  | %s\n", line)
 		}
@@ -49,8 +49,8 @@ func TestOutputOfTranscripts(t *testing.T) {
 	}
 }
 
-func named(words Words) string {
-	return fmt.Sprintf("%s rank %d host %q exit code %d signal %d unsure %t: %s", words.Kind, words.Rank, words.Host, words.ExitCode, words.Signal, words.Unsure, words.Text)
+func named(failure Failure) string {
+	return fmt.Sprintf("%s rank %d host %q exit code %d signal %d unsure %t: %s", failure.Kind, failure.Rank, failure.Host, failure.ExitCode, failure.Signal, failure.Unsure, failure.Text)
 }
 
 // streams are the two parts of a transcript.

@@ -1,9 +1,9 @@
-// Package nodes tells which nodes would take a pod, and what hinders on the
-// others. It is pure: nodes and pods are handed in.
+// Package nodes computes which nodes a pod can be scheduled on, and why not on the
+// others. It is pure: the caller passes nodes and pods.
 //
-// It knows what most pods are turned away for: node selectors and affinities,
-// cordons, taints and room. What depends on other pods, such as spreading or
-// ports of the node, is the scheduler's own.
+// It covers the usual reasons: node selectors and affinities, cordons, taints and
+// resources. Rules that depend on other pods, such as topology spread or host
+// ports, are left to the scheduler.
 package nodes
 
 import (
@@ -20,36 +20,77 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Hindrance is why a node would not take a pod, in few words that are the same on
-// all nodes with the same hindrance; empty if it would. used is what the pods on
-// the node ask for.
-func Hindrance(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) string {
-	if node.Spec.Unschedulable {
+// Kind says which rule keeps a pod off a node.
+type Kind string
+
+// The kinds of reasons. The zero Kind means that the pod fits.
+const (
+	Cordoned          Kind = "Cordoned"
+	SelectorMismatch  Kind = "SelectorMismatch"
+	AffinityMismatch  Kind = "AffinityMismatch"
+	TaintNotTolerated Kind = "TaintNotTolerated"
+	// TooSmall: even an empty node has too little of a resource.
+	TooSmall Kind = "TooSmall"
+	// TooFull: other pods have requested too much of the node.
+	TooFull Kind = "TooFull"
+)
+
+// Reason is why a pod cannot be scheduled on a node. Nodes with the same problem
+// have equal Reasons. The zero Reason means that the pod fits.
+type Reason struct {
+	Kind Kind
+	// Detail names the labels, the taint or the resources, separated by commas.
+	Detail string
+}
+
+func (r Reason) String() string {
+	switch r.Kind {
+	case Cordoned:
 		return "cordoned"
+	case SelectorMismatch:
+		return "no match for the node selector " + r.Detail
+	case AffinityMismatch:
+		return "no match for the node affinity"
+	case TaintNotTolerated:
+		return fmt.Sprintf("taint %s is not tolerated", r.Detail)
+	case TooSmall:
+		return "too small: " + r.Detail
+	case TooFull:
+		return "too full: " + r.Detail
+	default:
+		return ""
+	}
+}
+
+// Check returns why a pod cannot be scheduled on a node, or the zero Reason if it
+// can. used is what the pods on the node request.
+func Check(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) Reason {
+	if node.Spec.Unschedulable {
+		return Reason{Kind: Cordoned}
 	}
 	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !matches {
-		return unmatched(pod)
+		return mismatch(pod)
 	}
 	if taint, found := untolerated(node, pod); found {
-		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
+		return Reason{Kind: TaintNotTolerated, Detail: taint.ToString()}
 	}
-	return short(node, pod, used)
+	return missingResources(node, pod, used)
 }
 
-// Takes tells whether a node would take a pod.
+// Takes reports whether a pod can be scheduled on a node.
 func Takes(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) bool {
-	return Hindrance(node, pod, used) == ""
+	return Check(node, pod, used) == Reason{}
 }
 
-func unmatched(pod *corev1.Pod) string {
+func mismatch(pod *corev1.Pod) Reason {
 	var labels []string
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		labels = append(labels, key+"="+pod.Spec.NodeSelector[key])
 	}
 	if len(labels) == 0 {
-		return "no match for the node affinity"
+		return Reason{Kind: AffinityMismatch}
 	}
-	return "no match for the node selector " + strings.Join(labels, ",")
+	return Reason{Kind: SelectorMismatch, Detail: strings.Join(labels, ",")}
 }
 
 func untolerated(node *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
@@ -58,35 +99,44 @@ func untolerated(node *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	}, false)
 }
 
-// short names what a node has too little of: in all, or only now.
-func short(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) string {
+// missingResources names the resources that a node has too little of: in total, or
+// beside the pods that it runs now.
+func missingResources(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) Reason {
 	requests := job.Requests(&pod.Spec)
-	var never, now []string
+	var tooSmall, tooFull []string
 	for _, name := range job.ResourceNames(requests) {
-		wanted, free := requests[name], node.Status.Allocatable[name].DeepCopy()
-		if wanted.Sign() <= 0 {
+		requested, free := requests[name], node.Status.Allocatable[name].DeepCopy()
+		if requested.Sign() <= 0 {
 			continue
 		}
-		if free.Cmp(wanted) < 0 {
-			never = append(never, string(name))
+		if free.Cmp(requested) < 0 {
+			tooSmall = append(tooSmall, string(name))
 			continue
 		}
-		if free.Sub(used[name]); free.Cmp(wanted) < 0 {
-			now = append(now, string(name))
+		if free.Sub(used[name]); free.Cmp(requested) < 0 {
+			tooFull = append(tooFull, string(name))
 		}
 	}
 	switch {
-	case len(never) > 0:
-		return fmt.Sprintf("too small: %s", strings.Join(never, ", "))
-	case len(now) > 0:
-		return fmt.Sprintf("too full: %s", strings.Join(now, ", "))
+	case len(tooSmall) > 0:
+		return Reason{Kind: TooSmall, Detail: strings.Join(tooSmall, ", ")}
+	case len(tooFull) > 0:
+		return Reason{Kind: TooFull, Detail: strings.Join(tooFull, ", ")}
 	default:
-		return ""
+		return Reason{}
 	}
 }
 
-// Use adds what a pod asks for to what is used on its node. A pod that has no
-// node, or has ended, uses nothing.
+// AnyHas reports whether any node has a resource.
+func AnyHas(nodes []corev1.Node, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+		quantity := node.Status.Allocatable[name]
+		return !quantity.IsZero()
+	})
+}
+
+// Use adds what a pod requests to what is used on its node. A pod that has no
+// node, or has finished, uses nothing.
 func Use(used map[string]corev1.ResourceList, pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return

@@ -16,38 +16,39 @@ func amounts(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-func asks(pairs ...string) *corev1.Pod {
+func requesting(pairs ...string) *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts(pairs...)}}}}}
 }
 
-func TestHindrance(t *testing.T) {
+func TestCheck(t *testing.T) {
 	gpuTaint := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		node func(*corev1.Node)
 		used corev1.ResourceList
-		want string
+		want Reason
+		text string
 	}{
-		"a pod that fits exactly":     {pod: asks("cpu", "4", "memory", "8Gi")},
-		"a pod that asks for nothing": {pod: asks()},
-		"a resource of zero":          {pod: asks("nvidia.com/gpu", "0")},
-		"a pod beside others":         {pod: asks("cpu", "2"), used: amounts("cpu", "2")},
-		"a node that is full":         {pod: asks("cpu", "2"), used: amounts("cpu", "3"), want: "too full: cpu"},
-		"a node that is too small":    {pod: asks("cpu", "5", "memory", "9Gi"), want: "too small: cpu, memory"},
-		"too small comes before full": {pod: asks("cpu", "2", "nvidia.com/gpu", "1"), used: amounts("cpu", "3"), want: "too small: nvidia.com/gpu"},
-		"a node that is cordoned":     {pod: asks(), node: func(node *corev1.Node) { node.Spec.Unschedulable = true }, want: "cordoned"},
-		"a taint that only prefers": {pod: asks(), node: func(node *corev1.Node) {
+		"a pod that fits exactly":     {pod: requesting("cpu", "4", "memory", "8Gi")},
+		"a pod without requests":      {pod: requesting()},
+		"a resource of zero":          {pod: requesting("nvidia.com/gpu", "0")},
+		"a pod beside others":         {pod: requesting("cpu", "2"), used: amounts("cpu", "2")},
+		"a node that is full":         {pod: requesting("cpu", "2"), used: amounts("cpu", "3"), want: Reason{TooFull, "cpu"}, text: "too full: cpu"},
+		"a node that is too small":    {pod: requesting("cpu", "5", "memory", "9Gi"), want: Reason{TooSmall, "cpu, memory"}, text: "too small: cpu, memory"},
+		"too small comes before full": {pod: requesting("cpu", "2", "nvidia.com/gpu", "1"), used: amounts("cpu", "3"), want: Reason{TooSmall, "nvidia.com/gpu"}, text: "too small: nvidia.com/gpu"},
+		"a node that is cordoned":     {pod: requesting(), node: func(node *corev1.Node) { node.Spec.Unschedulable = true }, want: Reason{Kind: Cordoned}, text: "cordoned"},
+		"a taint that only prefers": {pod: requesting(), node: func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectPreferNoSchedule}}
 		}},
-		"a taint that is not tolerated":  {pod: asks(), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }, want: "taint nvidia.com/gpu=present:NoSchedule is not tolerated"},
+		"a taint that is not tolerated":  {pod: requesting(), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }, want: Reason{TaintNotTolerated, "nvidia.com/gpu=present:NoSchedule"}, text: "taint nvidia.com/gpu=present:NoSchedule is not tolerated"},
 		"a taint that is tolerated":      {pod: tolerating(gpuTaint), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }},
-		"a selector that does not match": {pod: selecting("zone", "a"), want: "no match for the node selector zone=a"},
+		"a selector that does not match": {pod: selecting("zone", "a"), want: Reason{SelectorMismatch, "zone=a"}, text: "no match for the node selector zone=a"},
 		"a selector that matches":        {pod: selecting("zone", "a"), node: func(node *corev1.Node) { node.Labels = map[string]string{"zone": "a"} }},
 		"an affinity that does not match": {pod: &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}},
 			}}},
-		}}}}, want: "no match for the node affinity"},
+		}}}}, want: Reason{Kind: AffinityMismatch}, text: "no match for the node affinity"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -55,35 +56,35 @@ func TestHindrance(t *testing.T) {
 			if test.node != nil {
 				test.node(node)
 			}
-			got := Hindrance(node, test.pod, test.used)
-			if got != test.want || Takes(node, test.pod, test.used) != (test.want == "") {
-				t.Errorf("got %q, want %q", got, test.want)
+			got := Check(node, test.pod, test.used)
+			if got != test.want || got.String() != test.text || Takes(node, test.pod, test.used) != (test.want == Reason{}) {
+				t.Errorf("got %#v (%s), want %#v (%s)", got, got, test.want, test.text)
 			}
 		})
 	}
 }
 
 func tolerating(taint corev1.Taint) *corev1.Pod {
-	pod := asks()
+	pod := requesting()
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: taint.Key, Operator: corev1.TolerationOpExists}}
 	return pod
 }
 
 func selecting(key, value string) *corev1.Pod {
-	pod := asks()
+	pod := requesting()
 	pod.Spec.NodeSelector = map[string]string{key: value}
 	return pod
 }
 
 func TestUse(t *testing.T) {
-	placed := func(phase corev1.PodPhase, node string) *corev1.Pod {
-		pod := asks("cpu", "1")
+	onNode := func(phase corev1.PodPhase, node string) *corev1.Pod {
+		pod := requesting("cpu", "1")
 		pod.Spec.NodeName, pod.Status.Phase = node, phase
 		return pod
 	}
 	used := map[string]corev1.ResourceList{}
 	for _, pod := range []*corev1.Pod{
-		placed(corev1.PodRunning, "a"), placed(corev1.PodPending, "a"), placed(corev1.PodSucceeded, "a"), placed(corev1.PodFailed, "a"), placed(corev1.PodPending, ""),
+		onNode(corev1.PodRunning, "a"), onNode(corev1.PodPending, "a"), onNode(corev1.PodSucceeded, "a"), onNode(corev1.PodFailed, "a"), onNode(corev1.PodPending, ""),
 	} {
 		Use(used, pod)
 	}

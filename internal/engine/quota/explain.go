@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Explain tells a user what is missing and what to do. fitting is the number of
-// workers that would fit, 0 if none does; runningJobs is how many jobs share
-// the namespace now.
+// Explain returns a message with what is missing and what to do. fitting is the number of
+// workers that would fit, 0 if none does; runningJobs is how many jobs run in the
+// namespace now.
 func Explain(demand *Demand, shortages []Shortage, fitting int64, runningJobs int) string {
 	var text strings.Builder
 	for i := range shortages {
@@ -24,8 +24,8 @@ func Explain(demand *Demand, shortages []Shortage, fitting int64, runningJobs in
 	return text.String() + suggestions(reduce(demand, shortages, fitting))
 }
 
-// ExplainWithoutFigures is for somebody who may not be entitled to see the quotas: it
-// has only what they have asked for.
+// ExplainWithoutFigures is for users who may not be allowed to see the quotas: it only
+// shows what they requested.
 func ExplainWithoutFigures(demand *Demand, shortages []Shortage) string {
 	var text strings.Builder
 	for i := range shortages {
@@ -40,14 +40,14 @@ func suggestions(first string) string {
 	return "\nSuggestions:\n1. " + first + "\n2. Wait for existing jobs to complete\n3. Request quota increase from administrator"
 }
 
-// Brief is what was asked for and what is there, of every shortage.
+// Brief returns what is requested and what is available, for every shortage.
 func Brief(shortages []Shortage) (requested, available string) {
-	var asked, there []string
+	var requests, remaining []string
 	for i := range shortages {
-		asked = append(asked, amount(&shortages[i].Requested, shortages[i].Resource))
-		there = append(there, amount(&shortages[i].Available, shortages[i].Resource))
+		requests = append(requests, amount(&shortages[i].Requested, shortages[i].Resource))
+		remaining = append(remaining, amount(&shortages[i].Available, shortages[i].Resource))
 	}
-	return strings.Join(asked, " and "), strings.Join(there, " and ")
+	return strings.Join(requests, " and "), strings.Join(remaining, " and ")
 }
 
 func reduce(demand *Demand, shortages []Shortage, fitting int64) string {
@@ -55,11 +55,11 @@ func reduce(demand *Demand, shortages []Shortage, fitting int64) string {
 		return fmt.Sprintf("Reduce worker count to %d (%s total)", fitting, amount(total(demand, &shortages[0], fitting), shortages[0].Resource))
 	}
 	least := min(max(demand.MinWorkers, 1), max(demand.Workers.Count, 1))
-	// Named is what is in the way; of the others there may be enough for so few.
-	inTheWay := slices.IndexFunc(shortages, func(shortage Shortage) bool {
+	// Name a resource that is too small even for the minimum; others may suffice for it.
+	limiting := slices.IndexFunc(shortages, func(shortage Shortage) bool {
 		return total(demand, &shortage, least).Cmp(shortage.Available) > 0
 	})
-	shortage := &shortages[max(inTheWay, 0)]
+	shortage := &shortages[max(limiting, 0)]
 	verb := "need"
 	if least == 1 {
 		verb = "needs"
@@ -67,17 +67,17 @@ func reduce(demand *Demand, shortages []Shortage, fitting int64) string {
 	return fmt.Sprintf("No smaller worker count fits: %s %s %s", count(least, "worker"), verb, amount(total(demand, shortage, least), shortage.Resource))
 }
 
-// total is what a job of another number of workers would request, with its
-// launcher and its objects.
+// total returns what the job would request with another number of workers, including its
+// launcher and objects.
 func total(demand *Demand, shortage *Shortage, workers int64) *resource.Quantity {
-	spared := shortage.PerWorker.DeepCopy()
-	spared.Mul(demand.Workers.Count - workers)
+	saved := shortage.PerWorker.DeepCopy()
+	saved.Mul(demand.Workers.Count - workers)
 	sum := shortage.Requested.DeepCopy()
-	sum.Sub(spared)
+	sum.Sub(saved)
 	return &sum
 }
 
-// breakdown shows how a sum came about: (20 workers × 2 GPUs + launcher 1 GPU).
+// breakdown shows the terms of a sum: (20 workers × 2 GPUs + launcher 1 GPU).
 func breakdown(demand *Demand, shortage *Shortage) string {
 	var terms []string
 	if !shortage.PerWorker.IsZero() {
@@ -92,7 +92,7 @@ func breakdown(demand *Demand, shortage *Shortage) string {
 	return fmt.Sprintf(" (%s)", strings.Join(terms, " + "))
 }
 
-// amount is a quantity with its unit: 2 GPUs, 16 CPUs, 64Gi memory, 5 pods.
+// amount formats a quantity with its unit: 2 GPUs, 16 CPUs, 64Gi memory, 5 pods.
 func amount(quantity *resource.Quantity, name corev1.ResourceName) string {
 	one := quantity.Cmp(resource.MustParse("1")) == 0
 	return quantity.String() + " " + unit(name, one)
@@ -102,7 +102,7 @@ func unit(name corev1.ResourceName, one bool) string {
 	if limit, ok := strings.CutPrefix(string(name), "limits."); ok {
 		return limit + " limit"
 	}
-	words := map[corev1.ResourceName][2]string{
+	units := map[corev1.ResourceName][2]string{
 		"nvidia.com/gpu":        {"GPU", "GPUs"},
 		corev1.ResourceCPU:      {"CPU", "CPUs"},
 		corev1.ResourcePods:     {"pod", "pods"},
@@ -111,7 +111,7 @@ func unit(name corev1.ResourceName, one bool) string {
 		corev1.ResourceServices: {"Service", "Services"},
 		corev1.ResourceSecrets:  {"Secret", "Secrets"},
 	}
-	forms, known := words[canonical(name)]
+	forms, known := units[canonical(name)]
 	switch {
 	case !known:
 		return strings.TrimPrefix(string(canonical(name)), "count/")

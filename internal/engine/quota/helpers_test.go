@@ -93,17 +93,17 @@ func workers(count int64, options ...podOption) *Demand {
 	return &Demand{Workers: Pods{Count: count, Spec: podOf(options...)}}
 }
 
-func (demand *Demand) withLauncher(options ...podOption) *Demand {
-	demand.Launcher = Pods{Count: 1, Spec: podOf(options...)}
-	return demand
+func (d *Demand) withLauncher(options ...podOption) *Demand {
+	d.Launcher = Pods{Count: 1, Spec: podOf(options...)}
+	return d
 }
 
-func (demand *Demand) withObjects(objects map[corev1.ResourceName]int64) *Demand {
-	demand.Objects = objects
-	return demand
+func (d *Demand) withObjects(objects map[corev1.ResourceName]int64) *Demand {
+	d.Objects = objects
+	return d
 }
 
-func (demand *Demand) withAtLeast(workers int64) *Demand {
-	demand.MinWorkers = workers
-	return demand
+func (d *Demand) withAtLeast(workers int64) *Demand {
+	d.MinWorkers = workers
+	return d
 }

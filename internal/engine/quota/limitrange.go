@@ -9,8 +9,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// WithLimitRanges is the pod as Kubernetes will store it: requests from limits,
-// then both from the defaults of the namespace's LimitRanges.
+// WithLimitRanges returns the pod as Kubernetes stores it: requests default to limits,
+// and both to those of the namespace's LimitRanges.
 func WithLimitRanges(pod *corev1.PodSpec, ranges []corev1.LimitRange) *corev1.PodSpec {
 	pod = job.WithRequestsFromLimits(pod)
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
@@ -24,64 +24,64 @@ func WithLimitRanges(pod *corev1.PodSpec, ranges []corev1.LimitRange) *corev1.Po
 	return pod
 }
 
-// OutOfRange says what the LimitRanges will refuse of a pod that has been
-// through WithLimitRanges, in words.
+// OutOfRange returns messages for the violations of LimitRanges by a pod that
+// WithLimitRanges returned.
 func OutOfRange(pod *corev1.PodSpec, ranges []corev1.LimitRange) []string {
-	var complaints []string
+	var violations []string
 	forEachItem(ranges, corev1.LimitTypeContainer, func(name string, item *corev1.LimitRangeItem) {
 		for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 			for i := range containers {
 				subject := fmt.Sprintf("container %s", containers[i].Name)
-				complaints = append(complaints, outOfItem(subject, name, item, containers[i].Resources.Requests, containers[i].Resources.Limits)...)
+				violations = append(violations, outOfItem(subject, name, item, containers[i].Resources.Requests, containers[i].Resources.Limits)...)
 			}
 		}
 	})
 	forEachItem(ranges, corev1.LimitTypePod, func(name string, item *corev1.LimitRangeItem) {
-		complaints = append(complaints, outOfItem("the pod", name, item, job.Requests(pod), job.Limits(pod))...)
+		violations = append(violations, outOfItem("the pod", name, item, job.Requests(pod), job.Limits(pod))...)
 	})
-	return complaints
+	return violations
 }
 
 func outOfItem(subject, rangeName string, item *corev1.LimitRangeItem, requests, limits corev1.ResourceList) []string {
-	var complaints []string
-	complain := func(format string, arguments ...any) {
-		complaints = append(complaints, fmt.Sprintf(format, arguments...)+fmt.Sprintf(" (LimitRange %s)", rangeName))
+	var violations []string
+	violate := func(format string, arguments ...any) {
+		violations = append(violations, fmt.Sprintf(format, arguments...)+fmt.Sprintf(" (LimitRange %s)", rangeName))
 	}
 	for _, name := range job.ResourceNames(item.MaxLimitRequestRatio) {
 		ratio, request, limit := item.MaxLimitRequestRatio[name], requests[name], limits[name]
 		if request.IsZero() || limit.IsZero() {
-			complain("%s must have a request and a limit of %s", subject, name)
+			violate("%s must have a request and a limit of %s", subject, name)
 		} else if aboveRatio(limit, request, &ratio) {
-			complain("%s has a limit of %s %s for a request of %s; at most %s times the request is allowed",
+			violate("%s has a limit of %s %s for a request of %s; at most %s times the request is allowed",
 				subject, limit.String(), name, request.String(), ratio.String())
 		}
 	}
 	for _, name := range job.ResourceNames(item.Max) {
 		most := item.Max[name]
 		if limit, stated := limits[name]; !stated {
-			complain("%s must have a limit of %s, at most %s", subject, name, most.String())
+			violate("%s must have a limit of %s, at most %s", subject, name, most.String())
 		} else if limit.Cmp(most) > 0 {
-			complain("%s has a limit of %s %s; at most %s is allowed", subject, limit.String(), name, most.String())
+			violate("%s has a limit of %s %s; at most %s is allowed", subject, limit.String(), name, most.String())
 		}
 		if request, stated := requests[name]; stated && request.Cmp(most) > 0 {
-			complain("%s requests %s %s; at most %s is allowed", subject, request.String(), name, most.String())
+			violate("%s requests %s %s; at most %s is allowed", subject, request.String(), name, most.String())
 		}
 	}
 	for _, name := range job.ResourceNames(item.Min) {
 		least := item.Min[name]
 		if request, stated := requests[name]; !stated {
-			complain("%s must request %s, at least %s", subject, name, least.String())
+			violate("%s must request %s, at least %s", subject, name, least.String())
 		} else if request.Cmp(least) < 0 {
-			complain("%s requests %s %s; at least %s is asked for", subject, request.String(), name, least.String())
+			violate("%s requests %s %s; at least %s is required", subject, request.String(), name, least.String())
 		} else if limit, stated := limits[name]; stated && limit.Cmp(least) < 0 {
 			// Of a pod: one container may have a small limit and another none.
-			complain("%s has a limit of %s %s; at least %s is asked for", subject, limit.String(), name, least.String())
+			violate("%s has a limit of %s %s; at least %s is required", subject, limit.String(), name, least.String())
 		}
 	}
-	return complaints
+	return violations
 }
 
-// aboveRatio compares thousandths, which is as fine as Kubernetes compares.
+// aboveRatio compares thousandths, the precision of Kubernetes.
 func aboveRatio(limit, request resource.Quantity, ratio *resource.Quantity) bool {
 	limit, request = limit.DeepCopy(), request.DeepCopy()
 	limit.Mul(1000)

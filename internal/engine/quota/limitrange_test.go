@@ -114,7 +114,7 @@ func TestOutOfRange(t *testing.T) {
 		"a request below the least": {
 			pod:    podOf(requests("cpu", "100m")),
 			ranges: []corev1.LimitRange{perContainer(corev1.LimitRangeItem{Min: list("cpu", "1")})},
-			want:   []string{"container main requests 100m cpu; at least 1 is asked for (LimitRange range)"},
+			want:   []string{"container main requests 100m cpu; at least 1 is required (LimitRange range)"},
 		},
 		"a least without a request": {
 			pod:    podOf(),
@@ -138,8 +138,8 @@ func TestOutOfRange(t *testing.T) {
 			pod:    podOf(requests("cpu", "1"), beside("logs", list("cpu", "10m")), initContainer("init", list("cpu", "20m"))),
 			ranges: []corev1.LimitRange{perContainer(corev1.LimitRangeItem{Min: list("cpu", "1")})},
 			want: []string{
-				"container init requests 20m cpu; at least 1 is asked for (LimitRange range)",
-				"container logs requests 10m cpu; at least 1 is asked for (LimitRange range)",
+				"container init requests 20m cpu; at least 1 is required (LimitRange range)",
+				"container logs requests 10m cpu; at least 1 is required (LimitRange range)",
 			},
 		},
 		"a pod is the sum of its containers": {
@@ -153,7 +153,7 @@ func TestOutOfRange(t *testing.T) {
 		"a pod whose only limit is below the least": {
 			pod:    podOf(requests("cpu", "1"), limits("cpu", "1"), beside("logs", list("cpu", "5"))),
 			ranges: []corev1.LimitRange{perPod(corev1.LimitRangeItem{Min: list("cpu", "4")})},
-			want:   []string{"the pod has a limit of 1 cpu; at least 4 is asked for (LimitRange range)"},
+			want:   []string{"the pod has a limit of 1 cpu; at least 4 is required (LimitRange range)"},
 		},
 		"a pod as large as its largest init container": {
 			pod:    podOf(requests("memory", "1Gi"), initContainer("init", list("memory", "8Gi"))),
@@ -166,8 +166,8 @@ func TestOutOfRange(t *testing.T) {
 				rangeOf("two", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("memory", "2Mi")}),
 			},
 			want: []string{
-				"container main requests 1 cpu; at least 2 is asked for (LimitRange one)",
-				"container main requests 1Mi memory; at least 2Mi is asked for (LimitRange two)",
+				"container main requests 1 cpu; at least 2 is required (LimitRange one)",
+				"container main requests 1Mi memory; at least 2Mi is required (LimitRange two)",
 			},
 		},
 		"claims are not pods": {

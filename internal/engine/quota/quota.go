@@ -1,8 +1,8 @@
-// Package quota foretells what a namespace's ResourceQuotas and LimitRanges
-// will say to the pods of a job, before any pod exists. It is pure.
+// Package quota predicts whether the ResourceQuotas and LimitRanges of a namespace allow
+// the pods of a job, before any pod exists. It is pure.
 //
-// The answer is advice: pods of other jobs may come in between, and Kubernetes
-// itself decides when each pod is created.
+// The result is advice: pods of other jobs may be created in between, and Kubernetes
+// decides when each pod is created.
 package quota
 
 import (
@@ -18,25 +18,25 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Demand is what a job asks of its namespace.
+// Demand is what a job requests from its namespace.
 type Demand struct {
 	Launcher, Workers Pods
-	// Objects are the numbers of the other objects that a job is made of, by the
-	// names that a ResourceQuota counts them under.
+	// Objects are the numbers of the job's other objects, by their names in a
+	// ResourceQuota.
 	Objects map[corev1.ResourceName]int64
-	// MinWorkers is the least number of workers that a job may have.
+	// MinWorkers is the minimum number of workers.
 	MinWorkers int64
 }
 
-// Pods are a number of pods that are alike.
+// Pods are a number of equal pods.
 type Pods struct {
 	Count int64
-	// Spec is the pod as Kubernetes will store it: requests filled in from
-	// limits, and both from LimitRanges.
+	// Spec is the pod as Kubernetes stores it: requests default to limits, and both to
+	// those of LimitRanges.
 	Spec *corev1.PodSpec
 }
 
-// Shortage is a resource of which a quota has too little.
+// Shortage is a resource that a quota has too little of.
 type Shortage struct {
 	Quota     string
 	Resource  corev1.ResourceName
@@ -48,8 +48,8 @@ type Shortage struct {
 	Available resource.Quantity
 }
 
-// Shortages are what the quotas have too little of, one for each resource: the
-// quota with the least to give is named.
+// Shortages returns one shortage for each resource: that of the quota with the least
+// available.
 func Shortages(demand *Demand, quotas []corev1.ResourceQuota) []Shortage {
 	tightest := map[corev1.ResourceName]Shortage{}
 	weights := weigh(demand)
@@ -69,7 +69,7 @@ func Shortages(demand *Demand, quotas []corev1.ResourceQuota) []Shortage {
 	})
 }
 
-// compareFirst orders what is true before what is not.
+// compareFirst orders true before false.
 func compareFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -81,8 +81,8 @@ func compareFirst(a, b bool) int {
 	}
 }
 
-// FittingWorkers is the largest number of workers, below that of the demand,
-// that the quotas have room for; 0 if it would be below the least.
+// FittingWorkers returns the largest number of workers, below that of the demand, that
+// the quotas allow; 0 if it would be below the minimum.
 func FittingWorkers(demand *Demand, quotas []corev1.ResourceQuota) int64 {
 	smaller, weights := *demand, weigh(demand)
 	fits := func(workers int64) bool {
@@ -102,27 +102,27 @@ func FittingWorkers(demand *Demand, quotas []corev1.ResourceQuota) int64 {
 	return least + int64(tooMany) - 1
 }
 
-// weights are what a launcher and a worker count for. They are the same for every
-// quota and every number of workers, and a pod can be large.
+// weights are the usage of a launcher and a worker. They are computed once, because they
+// are the same for every quota and number of workers, and a pod can be large.
 type weights struct{ launcher, worker usage }
 
 func weigh(demand *Demand) weights {
 	return weights{launcher: newUsage(demand.Launcher.Spec), worker: newUsage(demand.Workers.Spec)}
 }
 
-func (weights weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
+func (w weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
 	workersCount, launcherCounts := matches(quota, demand.Workers.Spec), matches(quota, demand.Launcher.Spec)
 	var shortages []Shortage
 	for _, name := range job.ResourceNames(quota.Spec.Hard) {
 		shortage := Shortage{Quota: quota.Name, Resource: name, Hard: quota.Spec.Hard[name], Used: quota.Status.Used[name].DeepCopy()}
 		if workersCount && demand.Workers.Count > 0 {
-			shortage.PerWorker = weights.worker.of(name)
+			shortage.PerWorker = w.worker.of(name)
 			total := shortage.PerWorker.DeepCopy()
 			total.Mul(demand.Workers.Count)
 			shortage.Requested.Add(total)
 		}
 		if launcherCounts && demand.Launcher.Count > 0 {
-			shortage.Launcher = weights.launcher.of(name)
+			shortage.Launcher = w.launcher.of(name)
 			shortage.Launcher.Mul(demand.Launcher.Count)
 			shortage.Requested.Add(shortage.Launcher)
 		}
@@ -141,7 +141,7 @@ func (weights weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []
 	return shortages
 }
 
-// usage is what one pod counts for in a quota.
+// usage is what one pod uses of a quota.
 type usage struct{ requests, limits corev1.ResourceList }
 
 func newUsage(pod *corev1.PodSpec) usage {
@@ -151,24 +151,23 @@ func newUsage(pod *corev1.PodSpec) usage {
 	return usage{requests: job.Requests(pod), limits: job.Limits(pod)}
 }
 
-// of is what Kubernetes counts under a quota's key. Of extended resources it
-// counts requests only, and only under requests.: keys such as nvidia.com/gpu
-// and limits.nvidia.com/gpu can be stored but hold nobody.
-func (usage usage) of(name corev1.ResourceName) resource.Quantity {
+// of returns what Kubernetes counts for a key of a quota. For extended resources it only
+// counts requests, and only with the prefix "requests.": keys such as nvidia.com/gpu and
+// limits.nvidia.com/gpu can be stored but have no effect.
+func (u usage) of(name corev1.ResourceName) resource.Quantity {
 	switch name {
 	case corev1.ResourcePods, "count/pods":
 		return *resource.NewQuantity(1, resource.DecimalSI)
 	case corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
-		return usage.limits[canonicalLimit(name)].DeepCopy()
+		return u.limits[canonicalLimit(name)].DeepCopy()
 	}
 	if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return resource.Quantity{}
 	}
-	return usage.requests[canonical(name)].DeepCopy()
+	return u.requests[canonical(name)].DeepCopy()
 }
 
-// canonical is the name of the resource that a quota's key counts: cpu and
-// requests.cpu are the same.
+// canonical returns the resource of a quota's key: cpu and requests.cpu are the same.
 func canonical(name corev1.ResourceName) corev1.ResourceName {
 	return corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 }
@@ -179,18 +178,18 @@ func canonicalLimit(name corev1.ResourceName) corev1.ResourceName {
 
 func isGPU(name corev1.ResourceName) bool { return job.IsGPU(canonical(name)) }
 
-// Unstated is a container that says nothing of a resource that a quota counts.
-// Kubernetes refuses the pods of such a container.
+// Unstated is a container that does not set a resource that a quota counts. Kubernetes
+// refuses pods with such a container.
 type Unstated struct {
 	Quota     string
 	Resource  corev1.ResourceName
 	Container string
 }
 
-// UnstatedResources finds the containers of a pod that do not say what the
+// UnstatedResources returns the containers of a pod that do not set a resource that the
 // quotas count.
 func UnstatedResources(pod *corev1.PodSpec, quotas []corev1.ResourceQuota) []Unstated {
-	// Resources of the pod as a whole stand for its containers'.
+	// Pod-level resources count instead of those of containers.
 	if pod == nil || podresources.IsPodLevelResourcesSet(&corev1.Pod{Spec: *pod}) {
 		return nil
 	}
@@ -201,7 +200,7 @@ func UnstatedResources(pod *corev1.PodSpec, quotas []corev1.ResourceQuota) []Uns
 		}
 		for _, name := range job.ResourceNames(quotas[i].Spec.Hard) {
 			for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-				if demanded(name) && !states(&container, name) {
+				if mustBeSet(name) && !sets(&container, name) {
 					unstated = append(unstated, Unstated{Quota: quotas[i].Name, Resource: name, Container: container.Name})
 				}
 			}
@@ -210,9 +209,9 @@ func UnstatedResources(pod *corev1.PodSpec, quotas []corev1.ResourceQuota) []Uns
 	return unstated
 }
 
-// demanded are the resources that every container must state once a quota
-// counts them; Kubernetes is so strict with these only.
-func demanded(name corev1.ResourceName) bool {
+// mustBeSet reports whether every container must set a resource that a quota counts.
+// Kubernetes only requires these.
+func mustBeSet(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory:
@@ -221,11 +220,11 @@ func demanded(name corev1.ResourceName) bool {
 	return false
 }
 
-func states(container *corev1.Container, name corev1.ResourceName) bool {
+func sets(container *corev1.Container, name corev1.ResourceName) bool {
 	list, key := container.Resources.Requests, canonical(name)
 	if strings.HasPrefix(string(name), "limits.") {
 		list, key = container.Resources.Limits, canonicalLimit(name)
 	}
-	_, stated := list[key]
-	return stated
+	_, found := list[key]
+	return found
 }

@@ -11,8 +11,8 @@ func scoped(quota *corev1.ResourceQuota) bool {
 	return len(quota.Spec.Scopes) > 0 || selector != nil && len(selector.MatchExpressions) > 0
 }
 
-// matches tells whether a quota counts a pod: a quota with scopes counts only
-// pods that are in all of them.
+// matches reports whether a quota counts a pod. A quota with scopes only counts pods that
+// are in all of them.
 func matches(quota *corev1.ResourceQuota, pod *corev1.PodSpec) bool {
 	if pod == nil {
 		return false
@@ -48,7 +48,7 @@ func inScope(requirement corev1.ScopedResourceSelectorRequirement, pod *corev1.P
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		return crossesNamespaces(pod.Affinity)
 	default:
-		// A scope of something else than pods.
+		// A scope that is not for pods.
 		return false
 	}
 }
@@ -69,9 +69,9 @@ func hasPriorityClass(requirement corev1.ScopedResourceSelectorRequirement, clas
 	}
 }
 
-// bestEffort pods state no CPU and no memory at all.
+// bestEffort reports whether a pod sets no CPU and no memory.
 func bestEffort(pod *corev1.PodSpec) bool {
-	states := func(resources corev1.ResourceRequirements) bool {
+	setsResources := func(resources corev1.ResourceRequirements) bool {
 		for _, list := range []corev1.ResourceList{resources.Requests, resources.Limits} {
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 				if quantity, found := list[name]; found && !quantity.IsZero() {
@@ -81,17 +81,16 @@ func bestEffort(pod *corev1.PodSpec) bool {
 		}
 		return false
 	}
-	// Kubernetes looks no further, even where nothing stands there.
+	// Kubernetes ignores containers of pods with pod-level resources, even empty ones.
 	if pod.Resources != nil {
-		return !states(*pod.Resources)
+		return !setsResources(*pod.Resources)
 	}
 	return !slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(container corev1.Container) bool {
-		return states(container.Resources)
+		return setsResources(container.Resources)
 	})
 }
 
-// crossesNamespaces tells whether a pod wants to be near, or far from, pods of
-// other namespaces.
+// crossesNamespaces reports whether an affinity refers to pods of other namespaces.
 func crossesNamespaces(affinity *corev1.Affinity) bool {
 	if affinity == nil {
 		return false

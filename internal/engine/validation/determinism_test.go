@@ -18,11 +18,11 @@ func TestSameFaultsInTheSameOrder(t *testing.T) {
 	labels := map[string]string{training.LabelJobName: "other", training.LabelJobType: "other", training.IstioInject: "maybe"}
 	impossible := map[string]string{"a b": "", "c d": "", "e f": "", "g h": "", "i j": "", "k l": ""}
 	several := func(value string) map[string]string {
-		made := map[string]string{}
+		result := map[string]string{}
 		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-			made[key] = value
+			result[key] = value
 		}
-		return made
+		return result
 	}
 	in := func() *Surroundings {
 		in := somewhere()

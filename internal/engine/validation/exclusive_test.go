@@ -32,7 +32,7 @@ func TestExclusiveTopologyIsRefused(t *testing.T) {
 		got  *Findings
 		want []string
 	}{
-		"a TrainJob": {rules().CreateTrainJob(exclusiveTrainJob, anywhere(made())), []string{forbidden("metadata")}},
+		"a TrainJob": {rules().CreateTrainJob(exclusiveTrainJob, anywhere(withRuntime())), []string{forbidden("metadata")}},
 		"a runtime":  {rules().Runtime(onRuntime, 0), []string{forbidden(replicatedJobs + "[1].template.metadata")}},
 		"a TrainJob of such a runtime": {
 			rules().CreateTrainJob(trainJob(), anywhere(func(in *Surroundings) { in.Runtime = onRuntime })),
@@ -56,8 +56,8 @@ func TestNativeGangInAQueueIsAccepted(t *testing.T) {
 	runtime := runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}}
 	})
-	if made := job.FromTrainJob(queued, runtime, job.Defaults{}); made.Gang.Scheduler != job.Native || made.Queue != "gpus" {
-		t.Fatalf("the job asks for %q in queue %q", made.Gang.Scheduler, made.Queue)
+	if model := job.FromTrainJob(queued, runtime, job.Defaults{}); model.Gang.Scheduler != job.Native || model.Queue != "gpus" {
+		t.Fatalf("the job asks for %q in queue %q", model.Gang.Scheduler, model.Queue)
 	}
 	wantFindings(t, rules().CreateTrainJob(queued, anywhere(func(in *Surroundings) { in.Runtime = runtime })), nil, nil)
 }

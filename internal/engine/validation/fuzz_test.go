@@ -56,10 +56,10 @@ func FuzzTrainJob(f *testing.F) {
 func FuzzRuntime(f *testing.F) {
 	addManifests(f, "ClusterTrainingRuntime", "TrainingRuntime")
 	f.Fuzz(func(t *testing.T, seed int64, text []byte) {
-		for _, made := range objects(t, seed, text, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }) {
-			before := made.DeepCopy()
-			wantSame(t, "the answer", texts(rules().Runtime(&made.Spec, len(text))), texts(rules().Runtime(&made.Spec, len(text))))
-			wantUntouched(t, before, made)
+		for _, runtime := range objects(t, seed, text, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }) {
+			before := runtime.DeepCopy()
+			wantSame(t, "the answer", texts(rules().Runtime(&runtime.Spec, len(text))), texts(rules().Runtime(&runtime.Spec, len(text))))
+			wantUntouched(t, before, runtime)
 		}
 	})
 }
@@ -85,11 +85,11 @@ func somewhere() *Surroundings {
 }
 
 func list(pairs ...string) corev1.ResourceList {
-	made := corev1.ResourceList{}
+	result := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
-		made[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		result[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
-	return made
+	return result
 }
 
 const repository = "../../.."
@@ -110,20 +110,20 @@ func objects[T any](t *testing.T, seed int64, text []byte, empty func() T) []T {
 	t.Helper()
 	filled := empty()
 	random.Fill(seed, filled)
-	made := []T{filled}
+	objects := []T{filled}
 	sent := empty()
 	if json.Unmarshal(text, sent) == nil {
-		made = append(made, sent)
+		objects = append(objects, sent)
 	}
-	return made
+	return objects
 }
 
 // withTemplates is the job with the defaults that its templates were given, as
 // if the user had written them.
-func withTemplates(mpiJob *v2beta1.MPIJob, made *job.Job) *v2beta1.MPIJob {
+func withTemplates(mpiJob *v2beta1.MPIJob, model *job.Job) *v2beta1.MPIJob {
 	again := mpiJob.DeepCopy()
 	for role, template := range map[v2beta1.MPIReplicaType]*corev1.PodTemplateSpec{
-		v2beta1.MPIReplicaTypeLauncher: &made.Launcher.Template, v2beta1.MPIReplicaTypeWorker: &made.Worker.Template,
+		v2beta1.MPIReplicaTypeLauncher: &model.Launcher.Template, v2beta1.MPIReplicaTypeWorker: &model.Worker.Template,
 	} {
 		if replica := again.Spec.MPIReplicaSpecs[role]; replica != nil {
 			replica.Template = *template.DeepCopy()
@@ -133,7 +133,7 @@ func withTemplates(mpiJob *v2beta1.MPIJob, made *job.Job) *v2beta1.MPIJob {
 }
 
 func texts(findings *Findings) []string {
-	lines := append([]string{}, findings.Warnings...)
+	lines := findings.WarningTexts()
 	for _, fault := range findings.Errors {
 		lines = append(lines, fault.Error())
 	}

@@ -41,8 +41,8 @@ func anywhere(options ...func(*Surroundings)) *Surroundings {
 	return in
 }
 
-// made is a namespace that has a runtime.
-func made(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*Surroundings) {
+// withRuntime adds a runtime to the surroundings.
+func withRuntime(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*Surroundings) {
 	return func(in *Surroundings) { in.Runtime = runtimeOf(options...) }
 }
 
@@ -151,7 +151,7 @@ func wantFindings(t *testing.T, got *Findings, wantFaults, wantWarnings []string
 	if diff := cmp.Diff(wantFaults, faults); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantWarnings, got.Warnings); diff != "" {
+	if diff := cmp.Diff(wantWarnings, got.WarningTexts()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

@@ -18,14 +18,14 @@ import (
 
 var metadata = field.NewPath("metadata")
 
-// nameFits refuses a name of which the names of pods and services cannot be
-// made. longest is the longest of them.
+// nameFits refuses a name that is too long for the names of pods and Services. longest
+// is the longest of them.
 func nameFits(findings *Findings, name, longest string) {
-	room := utilvalidation.DNS1035LabelMaxLength - (len(longest) - len(name))
-	if len(name) > room {
+	maxLength := utilvalidation.DNS1035LabelMaxLength - (len(longest) - len(name))
+	if len(name) > maxLength {
 		findings.refuse(field.Invalid(metadata.Child("name"), name, fmt.Sprintf(
-			"has %d characters; at most %d are possible, because the host name %s%s of a pod has at most %d",
-			len(name), room, "<name>", strings.TrimPrefix(longest, name), utilvalidation.DNS1035LabelMaxLength)))
+			"has %d characters; it can have at most %d, because the host name %s%s of a pod can have at most %d",
+			len(name), maxLength, "<name>", strings.TrimPrefix(longest, name), utilvalidation.DNS1035LabelMaxLength)))
 		return
 	}
 	for _, fault := range utilvalidation.IsDNS1035Label(name) {
@@ -41,9 +41,8 @@ func OwnLabels(kind job.Kind, name string) []Label {
 	return []Label{{training.LabelJobName, name}, {training.LabelJobType, kind.Type()}}
 }
 
-// labels refuses labels that contradict the job, and warns of a sidecar. Of a
-// job that is there already, only what has changed is judged; old is nil for a
-// new one.
+// labels refuses labels that contradict the job, and warns of a sidecar. Of an existing
+// job, only changes are validated; old is nil for a new one.
 func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
 	if old == nil {
 		old = &metav1.ObjectMeta{}
@@ -51,7 +50,7 @@ func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
 	for _, own := range OwnLabels(kind, meta.Name) {
 		if value, found := meta.Labels[own.Key]; found && value != own.Value && changed(old.Labels, own.Key, value) {
 			findings.refuse(field.Invalid(metadata.Child("labels").Key(own.Key), value,
-				fmt.Sprintf("must be %q; the operator sets it where it is left out", own.Value)))
+				fmt.Sprintf("must be %q; the operator sets it if it is missing", own.Value)))
 		}
 	}
 	istio(findings, metadata, old, meta)
@@ -70,43 +69,42 @@ func exclusiveTopology(findings *Findings, at *field.Path, old, annotations map[
 	}
 }
 
-// changed tells whether a key has another value than before.
+// changed reports whether a key is new or has another value than before.
 func changed(old map[string]string, key, value string) bool {
 	before, found := old[key]
 	return !found || before != value
 }
 
-// labelsInOrder judges labels as Kubernetes does, and always in the same order.
+// labelsInOrder validates labels as Kubernetes does, in sorted order.
 func labelsInOrder(values map[string]string, at *field.Path) field.ErrorList {
 	return inOrder(values, at, metavalidation.ValidateLabels)
 }
 
-// annotationsInOrder judges annotations as Kubernetes does, and always in the
-// same order.
+// annotationsInOrder validates annotations as Kubernetes does, in sorted order.
 func annotationsInOrder(values map[string]string, at *field.Path) field.ErrorList {
 	return inOrder(values, at, apivalidation.ValidateAnnotations)
 }
 
-func inOrder(values map[string]string, at *field.Path, judge func(map[string]string, *field.Path) field.ErrorList) field.ErrorList {
+func inOrder(values map[string]string, at *field.Path, validate func(map[string]string, *field.Path) field.ErrorList) field.ErrorList {
 	var faults field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		faults = append(faults, judge(map[string]string{key: values[key]}, at)...)
+		faults = append(faults, validate(map[string]string{key: values[key]}, at)...)
 	}
 	return faults
 }
 
-// istio judges the key by which Istio decides about a sidecar.
+// istio validates the label and annotation for Istio's sidecar.
 func istio(findings *Findings, at *field.Path, old, meta *metav1.ObjectMeta) {
-	for _, place := range []struct {
+	for _, metadata := range []struct {
 		name        string
 		values, old map[string]string
 	}{{"annotations", meta.Annotations, old.Annotations}, {"labels", meta.Labels, old.Labels}} {
-		value, found := place.values[training.IstioInject]
-		if !found || !changed(place.old, training.IstioInject, value) {
+		value, found := metadata.values[training.IstioInject]
+		if !found || !changed(metadata.old, training.IstioInject, value) {
 			continue
 		}
-		// As Istio reads it.
-		switch at := at.Child(place.name).Key(training.IstioInject); strings.ToLower(value) {
+		// The values that Istio accepts.
+		switch at := at.Child(metadata.name).Key(training.IstioInject); strings.ToLower(value) {
 		case "false", "no", "off", "n":
 		case "true", "yes", "on", "y":
 			findings.warn(at, "MPI does not work through Istio's sidecar, so Trireme sets this to \"false\" on every pod")

@@ -99,9 +99,9 @@ func TestNamesOfMPIJobs(t *testing.T) {
 		want            []string
 	}{
 		"room for the launcher":             {length: 54, workers: 10},
-		"no room for the launcher":          {length: 55, workers: 10, want: []string{"has 55 characters; at most 54 are possible, because the host name <name>-launcher of a pod has at most 63"}},
+		"no room for the launcher":          {length: 55, workers: 10, want: []string{"has 55 characters; it can have at most 54, because the host name <name>-launcher of a pod can have at most 63"}},
 		"room for worker ten":               {length: 53, workers: 11},
-		"no room for worker ten":            {length: 54, workers: 11, want: []string{"has 54 characters; at most 53 are possible, because the host name <name>-worker-10 of a pod has at most 63"}},
+		"no room for worker ten":            {length: 54, workers: 11, want: []string{"has 54 characters; it can have at most 53, because the host name <name>-worker-10 of a pod can have at most 63"}},
 		"a hundred workers count from zero": {length: 53, workers: 100},
 	}
 	for name, tc := range tests {
@@ -133,7 +133,7 @@ func TestSSHDirectory(t *testing.T) {
 		workerOf(mpiJob).SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(0))}
 	}
 	taken := func(directory string) []string {
-		text := ".volumeMounts[0].mountPath: Forbidden: " + directory + " is taken by the operator, for what MPI needs; mount your volume elsewhere"
+		text := ".volumeMounts[0].mountPath: Forbidden: " + directory + " is used by the operator, for files that MPI needs; use another mountPath"
 		return []string{launcherContainer + text, workerContainer + text}
 	}
 	type changes = []func(*v2beta1.MPIJob)
@@ -144,8 +144,8 @@ func TestSSHDirectory(t *testing.T) {
 		"a directory":      {changes: changes{runsSSHD, path("/home/me/.ssh")}},
 		"half a directory": {changes: changes{runsSSHD, path("home/me/.ssh")}, want: []string{`spec.sshAuthMountPath: Invalid value: "home/me/.ssh": must be an absolute path`}},
 		"half a directory that nobody will mount":   {changes: changes{path(".ssh")}, want: []string{`spec.sshAuthMountPath: Invalid value: ".ssh": must be an absolute path`}},
-		"the directory of the hostfile":             {changes: changes{runsSSHD, path("/etc/mpi/")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/etc/mpi/": must be a directory of its own`}},
-		"everything":                                {changes: changes{runsSSHD, path("/../")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/../": must be a directory of its own`}},
+		"the directory of the hostfile":             {changes: changes{runsSSHD, path("/etc/mpi/")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/etc/mpi/": must be a directory that is used for nothing else`}},
+		"everything":                                {changes: changes{runsSSHD, path("/../")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/../": must be a directory that is used for nothing else`}},
 		"something else there":                      {changes: changes{runsSSHD, path("/keys/"), at("/keys")}, want: taken("/keys")},
 		"something else beside it":                  {changes: changes{runsSSHD, path("/keys"), at("/keys/mine")}},
 		"something else where it is for a user":     {changes: changes{runsSSHD, at("/home/mpiuser/.ssh")}, want: taken("/home/mpiuser/.ssh")},
@@ -176,7 +176,7 @@ func TestSchedulingPolicy(t *testing.T) {
 		"nothing": {},
 		"resources": {
 			policy:       v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "0", "memory", "1Ei", "nvidia.com/gpu", "3"))},
-			wantWarnings: []string{at + ".minResources: is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler"},
+			wantWarnings: []string{at + ".minResources: is only used by Volcano and the coscheduling plugin; it has no effect with another scheduler"},
 		},
 		"resources, in a queue of Volcano": {policy: v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "1")), Queue: "gpus"}},
 		"no resources":                     {policy: v2beta1.SchedulingPolicy{MinResources: &corev1.ResourceList{}}},
@@ -187,11 +187,11 @@ func TestSchedulingPolicy(t *testing.T) {
 			want: []string{
 				at + `.minResources[amd.com/gpu]: Invalid value: "1500m": must be a whole number`,
 				at + `.minResources[cpu]: Invalid value: "-1": must not be negative`,
-				at + `.minResources[gpus]: Invalid value: "gpus": is no resource; those of devices are written like nvidia.com/gpu`,
+				at + `.minResources[gpus]: Invalid value: "gpus": is not a resource name; device resources have names like nvidia.com/gpu`,
 				at + `.minResources[memory]: Invalid value: "2Ei": is more than any node has`,
 				at + `.minResources[nvidia.com/gpu]: Invalid value: "100m": must be a whole number`,
 			},
-			wantWarnings: []string{at + ".minResources: is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler"},
+			wantWarnings: []string{at + ".minResources: is only used by Volcano and the coscheduling plugin; it has no effect with another scheduler"},
 		},
 		"more pods than there are": {
 			policy: v2beta1.SchedulingPolicy{MinAvailable: new(int32(4))},
@@ -199,11 +199,11 @@ func TestSchedulingPolicy(t *testing.T) {
 		},
 		"a part of the pods": {
 			policy:       v2beta1.SchedulingPolicy{MinAvailable: new(int32(1))},
-			wantWarnings: []string{at + ".minAvailable: 1 of 3 pods are scheduled together, but the job starts only once all of them are ready; leave it out to schedule all pods together"},
+			wantWarnings: []string{at + ".minAvailable: 1 of 3 pods are scheduled together, but the job only starts once all of them are ready; remove it to schedule all pods together"},
 		},
 		"hardly any time": {
 			policy:       v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(5))},
-			wantWarnings: []string{at + ".scheduleTimeoutSeconds: 5 is raised to 60, the least on this cluster"},
+			wantWarnings: []string{at + ".scheduleTimeoutSeconds: 5 is raised to 60, the minimum of this cluster"},
 		},
 		"less than no time": {
 			policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(-1))},
@@ -223,7 +223,7 @@ func TestPriorityClassesOfMPIJob(t *testing.T) {
 	const ofJob = "spec.runPolicy.schedulingPolicy.priorityClass"
 	const ofLauncher, ofWorker = launcherTemplate + ".spec.priorityClassName", workerTemplate + ".spec.priorityClassName"
 	missing := func(path, class string) string {
-		return path + `: Invalid value: "` + class + `": there is no PriorityClass of this name; kubectl get priorityclasses lists those there are`
+		return path + `: Invalid value: "` + class + `": PriorityClass does not exist; list them with kubectl get priorityclasses`
 	}
 	tests := map[string]struct {
 		job, launcher, worker string
@@ -279,15 +279,15 @@ func TestJobsOfMultiKueue(t *testing.T) {
 			change: func(mpiJob *v2beta1.MPIJob) {
 				mpiJob.Spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyDefault}
 			},
-			want: []string{"spec.networkPolicy: Forbidden: MultiKueue does not pass it on, so the job would run without; write the NetworkPolicy yourself"},
+			want: []string{"spec.networkPolicy: Forbidden: MultiKueue drops this field, so the job would run without a NetworkPolicy; create the NetworkPolicy yourself"},
 		},
 		"other fields would be lost too, which is less bad": {
 			change: func(mpiJob *v2beta1.MPIJob) {
 				mpiJob.Spec.CleanPodPolicy, mpiJob.Spec.RequireAllHosts = new(training.CleanPodPolicyAll), new(true)
 			},
 			wantWarnings: []string{
-				"spec.cleanPodPolicy: MultiKueue does not pass it on; write runPolicy.cleanPodPolicy",
-				"spec.requireAllHosts: MultiKueue does not pass it on",
+				"spec.cleanPodPolicy: MultiKueue drops this field; use runPolicy.cleanPodPolicy",
+				"spec.requireAllHosts: MultiKueue drops this field",
 			},
 		},
 		"a policy in both places is passed on": {change: func(mpiJob *v2beta1.MPIJob) {
@@ -295,7 +295,7 @@ func TestJobsOfMultiKueue(t *testing.T) {
 		}},
 		"what a worker must ask for is the same everywhere": {
 			change: func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).Resources = limitsOf("cpu", "500m") },
-			want:   []string{workerContainer + `.resources.requests[cpu]: Invalid value: "500m": a worker must ask for at least 1 cpu`},
+			want:   []string{workerContainer + `.resources.requests[cpu]: Invalid value: "500m": a worker must request at least 1 cpu`},
 		},
 	}
 	for name, tc := range tests {
@@ -308,10 +308,10 @@ func TestJobsOfMultiKueue(t *testing.T) {
 func TestSSHDirectoryThatNobodyReads(t *testing.T) {
 	named := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = "/home/me/.ssh" }
 	wantFindings(t, rules().CreateMPIJob(mpiJob(named), anywhere()), nil, []string{
-		"spec.sshAuthMountPath: has no effect: the workers have no command of their own, so Trireme's agent answers in the place of an SSH server",
+		"spec.sshAuthMountPath: has no effect: the workers have no command, so the operator's agent accepts connections instead of an SSH server",
 	})
 	for _, warning := range rules().CreateMPIJob(mpiJob(named, runsSSHD), anywhere()).Warnings {
-		if strings.Contains(warning, "sshAuthMountPath") {
+		if strings.Contains(warning.Field, "sshAuthMountPath") {
 			t.Errorf("an image's own sshd reads the keys: %s", warning)
 		}
 	}

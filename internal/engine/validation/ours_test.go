@@ -30,7 +30,7 @@ func ownVolume(name string) corev1.Volume {
 func TestNamesOfTheOperators(t *testing.T) {
 	const spec = workerTemplate + ".spec"
 	isOurs := func(name string) string {
-		return ": Forbidden: " + name + ": names that begin with trireme- are the operator's; choose another"
+		return ": Forbidden: " + name + ": the prefix trireme- is reserved for the operator; choose another name"
 	}
 	port := func(name string, number int32) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number}
@@ -80,7 +80,7 @@ func TestNamesOfTheOperators(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 			trainJob.Spec.Trainer.Volumes = []corev1.Volume{ownVolume("trireme-shm")}
 		})
-		wantLines(t, []string{"spec.trainer.volumes[0].name" + isOurs("trireme-shm")}, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+		wantLines(t, []string{"spec.trainer.volumes[0].name" + isOurs("trireme-shm")}, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 	})
 }
 
@@ -94,7 +94,7 @@ func TestPortOfTheAgent(t *testing.T) {
 		}
 	}
 	taken := func(template string) []string {
-		return []string{template + ".spec.containers[1].ports[1].containerPort: Forbidden: 2222 is taken by the operator's agent in the first container, and a pod has each port once; use another"}
+		return []string{template + ".spec.containers[1].ports[1].containerPort: Forbidden: the operator's agent in the first container uses port 2222, and containers of a pod share their ports; use another port"}
 	}
 	ofWorker := func(change func(*corev1.PodSpec)) func(*v2beta1.MPIJob) {
 		return func(mpiJob *v2beta1.MPIJob) { change(workerPod(mpiJob)) }
@@ -173,11 +173,11 @@ func TestRoomForASearchDomain(t *testing.T) {
 }
 
 // Keys of an image with an sshd of its own are mounted where nothing else is.
-func TestKeysHaveADirectoryOfTheirOwn(t *testing.T) {
+func TestKeyDirectoryIsExclusive(t *testing.T) {
 	for _, directory := range []string{"/opt/trireme", "/etc/trireme/ssh/", "/etc/trireme/pod", "/dev/shm", "/tmp/"} {
 		t.Run(directory, func(t *testing.T) {
 			job := mpiJob(runsSSHD, func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = directory })
-			want := []string{fmt.Sprintf("spec.sshAuthMountPath: Invalid value: %q: must be a directory of its own", directory)}
+			want := []string{fmt.Sprintf("spec.sshAuthMountPath: Invalid value: %q: must be a directory that is used for nothing else", directory)}
 			wantLines(t, want, faultsOf(rules().CreateMPIJob(job, anywhere())))
 		})
 	}
@@ -187,7 +187,7 @@ func TestKeysHaveADirectoryOfTheirOwn(t *testing.T) {
 func TestKeysOfARuntimeWithAnSSHD(t *testing.T) {
 	const keys = "/home/mpiuser/.ssh"
 	taken := func(at string) []string {
-		return []string{at + ".volumeMounts[0].mountPath: Forbidden: " + keys + " is taken by the operator, for what MPI needs; mount your volume elsewhere"}
+		return []string{at + ".volumeMounts[0].mountPath: Forbidden: " + keys + " is used by the operator, for files that MPI needs; use another mountPath"}
 	}
 	runsSSHD := func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		runtimeWorker(runtime).Spec.Containers[0].Command = []string{"/usr/sbin/sshd", "-De"}
@@ -202,8 +202,8 @@ func TestKeysOfARuntimeWithAnSSHD(t *testing.T) {
 		trainJob.Spec.Trainer.Volumes = []corev1.Volume{ownVolume("own")}
 		trainJob.Spec.Trainer.VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: keys}}
 	})
-	wantLines(t, taken("spec.trainer"), faultsOf(rules().CreateTrainJob(job, anywhere(made(runsSSHD)))))
-	wantLines(t, nil, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+	wantLines(t, taken("spec.trainer"), faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime(runsSSHD)))))
+	wantLines(t, nil, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 }
 
 func TestClaimsThatCannotBe(t *testing.T) {
@@ -214,9 +214,9 @@ func TestClaimsThatCannotBe(t *testing.T) {
 			})
 			var want []string
 			if claim != "" {
-				want = []string{fmt.Sprintf("spec.initializer.dataset.storageUri: Invalid value: %q: %q cannot be the name of a PersistentVolumeClaim; write pvc://claim/path", uri, claim)}
+				want = []string{fmt.Sprintf("spec.initializer.dataset.storageUri: Invalid value: %q: %q is not a valid name of a PVC; write pvc://claim/path", uri, claim)}
 			}
-			wantLines(t, want, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+			wantLines(t, want, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 		})
 	}
 }

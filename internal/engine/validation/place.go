@@ -12,40 +12,40 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
-// place is a job and the place it shall run in: what only the cluster knows.
-// Both kinds are asked the same questions.
-type place struct {
+// placeCheck validates a job of either kind against its cluster and namespace.
+type placeCheck struct {
 	rules            *Rules
 	findings         *Findings
 	job              *job.Job
 	in               *Surroundings
 	launcher, worker pods
-	// Where faults of the job as a whole stand.
+	// Paths for errors about the whole job.
 	name, workers, slots, priorityClass *field.Path
 	minWorkers                          int64
-	// quotaHeadline is the first line of a quota fault; available may be empty.
+	// quotaHeadline is the first line of a quota error; available may be empty.
 	quotaHeadline func(requested, available string) string
 }
 
-func (place *place) check() {
-	place.nameIsFree()
-	place.priorityClassExists()
-	// What this cluster's namespace allows says nothing about another's.
-	elsewhere := place.job.ManagedBy != ""
-	place.rules.workerResources(place.findings, place.worker, place.in, elsewhere)
-	slotsMatchGPUs(place.findings, place.slots, place.job.Slots, &place.job.Worker.Template.Spec)
-	place.quota()
+func (pc *placeCheck) check() {
+	pc.nameIsFree()
+	pc.priorityClassExists()
+	// The namespace of another cluster may have other rules.
+	elsewhere := pc.job.ManagedBy != ""
+	pc.rules.workerResources(pc.findings, pc.worker, pc.in, elsewhere)
+	slotsMatchGPUs(pc.findings, pc.slots, pc.job.Slots, &pc.job.Worker.Template.Spec)
+	pc.quota()
 	if !elsewhere {
-		place.limitRanges()
-		place.podSecurity()
+		pc.limitRanges()
+		pc.podSecurity()
 	}
 }
 
-// nameIsFree: the children of both kinds have the same names.
-func (place *place) nameIsFree() {
-	if other := place.in.OtherKind; other != "" {
-		place.findings.refuse(field.Invalid(place.name, place.job.Name,
-			fmt.Sprintf("there is %s %s of this name in the namespace; their pods would have the same names", article(other), other)))
+// nameIsFree refuses the name of a job of the other kind: the pods of both kinds have
+// the same names.
+func (pc *placeCheck) nameIsFree() {
+	if other := pc.in.OtherKind; other != "" {
+		pc.findings.refuse(field.Invalid(pc.name, pc.job.Name,
+			fmt.Sprintf("%s %s of this name already exists in the namespace, and their pods would have the same names; choose another name", article(other), other)))
 	}
 }
 
@@ -56,23 +56,23 @@ func article(kind job.Kind) string {
 	return "a"
 }
 
-func (place *place) priorityClassExists() {
+func (pc *placeCheck) priorityClassExists() {
 	missing := func(at *field.Path, name string) {
-		place.findings.refuse(field.Invalid(at, name, "there is no PriorityClass of this name; kubectl get priorityclasses lists those there are"))
+		pc.findings.refuse(field.Invalid(at, name, "PriorityClass does not exist; list them with kubectl get priorityclasses"))
 	}
-	own := place.job.Gang.PriorityClass
-	if own != "" && !place.in.HasPriorityClass(own) {
-		missing(place.priorityClass, own)
+	own := pc.job.Gang.PriorityClass
+	if own != "" && !pc.in.HasPriorityClass(own) {
+		missing(pc.priorityClass, own)
 	}
-	for _, pods := range []pods{place.launcher, place.worker} {
-		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !place.in.HasPriorityClass(name) {
+	for _, pods := range []pods{pc.launcher, pc.worker} {
+		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !pc.in.HasPriorityClass(name) {
 			missing(pods.priorityClass, name)
 		}
 	}
 }
 
-// stored is a pod as Kubernetes will store it, as far as quotas look at it.
-func stored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
+// asStored returns a pod as Kubernetes stores it, with the fields that quotas count.
+func asStored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
 	pod = quota.WithLimitRanges(pod, in.LimitRanges)
 	if pod.PriorityClassName == "" {
 		pod.PriorityClassName = in.DefaultPriorityClass
@@ -80,40 +80,40 @@ func stored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
 	return pod
 }
 
-func (place *place) limitRanges() {
-	if len(place.in.LimitRanges) == 0 {
+func (pc *placeCheck) limitRanges() {
+	if len(pc.in.LimitRanges) == 0 {
 		return
 	}
-	for _, pods := range []pods{place.launcher, place.worker} {
+	for _, pods := range []pods{pc.launcher, pc.worker} {
 		if pods.Replicas < 1 {
 			continue
 		}
-		for _, complaint := range quota.OutOfRange(stored(&pods.Template.Spec, place.in), place.in.LimitRanges) {
-			place.findings.refuse(field.Forbidden(pods.resources, complaint))
+		for _, violation := range quota.OutOfRange(asStored(&pods.Template.Spec, pc.in), pc.in.LimitRanges) {
+			pc.findings.refuse(field.Forbidden(pods.resources, violation))
 		}
 	}
 }
 
-func (place *place) quota() {
-	if len(place.in.Quotas) == 0 || place.job.Launcher.Replicas < 0 || place.job.Worker.Replicas < 0 {
+func (pc *placeCheck) quota() {
+	if len(pc.in.Quotas) == 0 || pc.job.Launcher.Replicas < 0 || pc.job.Worker.Replicas < 0 {
 		return
 	}
-	if reason := place.waits(); reason != "" {
-		place.findings.warn(place.workers, "%s, so the namespace's quota is looked at when its pods are created", reason)
+	if reason := pc.waits(); reason != "" {
+		pc.findings.warn(pc.workers, "%s, so the quota of the namespace is only checked when its pods are created", reason)
 		return
 	}
-	demand := Demand(place.job, place.in, place.minWorkers)
-	quotas := place.in.Quotas
+	demand := Demand(pc.job, pc.in, pc.minWorkers)
+	quotas := pc.in.Quotas
 	for _, pods := range []struct {
 		spec *corev1.PodSpec
 		pods
-	}{{demand.Launcher.Spec, place.launcher}, {demand.Workers.Spec, place.worker}} {
+	}{{demand.Launcher.Spec, pc.launcher}, {demand.Workers.Spec, pc.worker}} {
 		if pods.Replicas == 0 {
 			continue
 		}
 		for _, unstated := range quota.UnstatedResources(pods.spec, quotas) {
-			place.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
-				"container %s must state %s, because the quota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
+			pc.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
+				"container %s must set %s, because ResourceQuota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
 		}
 	}
 	shortages := quota.Shortages(demand, quotas)
@@ -121,43 +121,47 @@ func (place *place) quota() {
 		return
 	}
 	requested, available := quota.Brief(shortages)
-	if place.in.HidesQuota {
-		place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, "")+"\n"+quota.ExplainWithoutFigures(demand, shortages)))
+	if pc.in.HidesQuota {
+		pc.exceedsQuota(pc.quotaHeadline(requested, "") + "\n" + quota.ExplainWithoutFigures(demand, shortages))
 		return
 	}
 	running := 0
-	if place.in.RunningJobs != nil {
-		running = place.in.RunningJobs()
+	if pc.in.RunningJobs != nil {
+		running = pc.in.RunningJobs()
 	}
-	place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, available)+"\n"+
-		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running)))
+	pc.exceedsQuota(pc.quotaHeadline(requested, available) + "\n" +
+		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running))
 }
 
-// waits says why a job has no pods yet.
-func (place *place) waits() string {
+func (pc *placeCheck) exceedsQuota(message string) {
+	pc.findings.refuse(field.Forbidden(pc.workers, message).WithOrigin(string(quota.CauseExceeded)))
+}
+
+// waits returns why the pods of a job are not created yet.
+func (pc *placeCheck) waits() string {
 	switch {
-	case place.job.Suspended:
+	case pc.job.Suspended:
 		return "the job is suspended"
-	case place.job.Queue != "":
-		return fmt.Sprintf("the job waits in queue %s", place.job.Queue)
-	case place.job.ManagedBy != "":
-		return fmt.Sprintf("the job is run by %s", place.job.ManagedBy)
+	case pc.job.Queue != "":
+		return fmt.Sprintf("the job waits in queue %s", pc.job.Queue)
+	case pc.job.ManagedBy != "":
+		return fmt.Sprintf("the job is managed by %s", pc.job.ManagedBy)
 	}
 	return ""
 }
 
-// Demand is what a job asks of its namespace, as Kubernetes will count it.
-func Demand(made *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
+// Demand returns what a job requests from its namespace, as Kubernetes counts it.
+func Demand(model *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
 	return &quota.Demand{
-		Launcher:   quota.Pods{Count: int64(made.Launcher.Replicas), Spec: stored(&made.Launcher.Template.Spec, in)},
-		Workers:    quota.Pods{Count: int64(made.Worker.Replicas), Spec: stored(&made.Worker.Template.Spec, in)},
-		Objects:    made.Objects(),
+		Launcher:   quota.Pods{Count: int64(model.Launcher.Replicas), Spec: asStored(&model.Launcher.Template.Spec, in)},
+		Workers:    quota.Pods{Count: int64(model.Worker.Replicas), Spec: asStored(&model.Worker.Template.Spec, in)},
+		Objects:    model.Objects(),
 		MinWorkers: minWorkers,
 	}
 }
 
 var (
-	// podSecurity is the code that decides about pods in the API server itself.
+	// podSecurity is the evaluator that the API server uses for pods.
 	podSecurity = func() psapolicy.Evaluator {
 		evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 		if err != nil {
@@ -166,47 +170,47 @@ var (
 		return evaluator
 	}()
 	restricted = psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
-	// unlabelled is what holds where a namespace says nothing.
+	// unlabelled is the policy of a namespace without labels.
 	unlabelled = psaapi.Policy{Enforce: psaapi.LevelVersion{Level: psaapi.LevelPrivileged, Version: psaapi.LatestVersion()}}
 )
 
-// podSecurity tells at once what would be told by pods that never come. What the
-// namespace allows but "restricted" does not is worth a warning.
-func (place *place) podSecurity() {
-	enforced := enforcedLevel(place.in.NamespaceLabels)
-	for _, pods := range []pods{place.launcher, place.worker} {
+// podSecurity refuses pods that the API server would refuse later. It warns of pods
+// that the namespace allows but the level "restricted" does not.
+func (pc *placeCheck) podSecurity() {
+	enforced := enforcedLevel(pc.in.NamespaceLabels)
+	for _, pods := range []pods{pc.launcher, pc.worker} {
 		if len(pods.Template.Spec.Containers) == 0 {
 			continue
 		}
 		template := withVolumeSources(&pods.Template)
 		detail := violation(enforced, template)
-		if detail != "" && !place.rules.PodSecurityWarns {
-			place.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
+		if detail != "" && !pc.rules.PodSecurityWarns {
+			pc.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
 				"%s pods violate PodSecurity %q of the namespace: %s", pods.role, enforced.String(), detail)))
 		} else if detail != "" {
-			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
+			pc.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
 		} else if detail := violation(restricted, template); detail != "" {
-			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
+			pc.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
 		}
 	}
 }
 
-// enforcedLevel is what the labels of a namespace say. One that cannot be read
-// counts as restricted, as in the API server.
+// enforcedLevel returns the level in the labels of a namespace. An invalid one counts
+// as restricted, as in the API server.
 func enforcedLevel(labels map[string]string) psaapi.LevelVersion {
 	policy, _ := psaapi.PolicyToEvaluate(labels, unlabelled)
 	return policy.Enforce
 }
 
-// PodSecurity is the level that a namespace holds pods to, and what a template
-// violates of it; nothing if it is in order.
+// PodSecurity returns the level that a namespace enforces, and how a template violates
+// it; empty if it does not.
 func PodSecurity(namespaceLabels map[string]string, template *corev1.PodTemplateSpec) (level, violated string) {
 	enforced := enforcedLevel(namespaceLabels)
 	return enforced.String(), violation(enforced, withVolumeSources(template))
 }
 
-// withVolumeSources is the template as Kubernetes stores it: a volume that does not
-// say what it is, is an emptyDir.
+// withVolumeSources returns the template as Kubernetes stores it: a volume without a
+// source is an emptyDir.
 func withVolumeSources(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	template = template.DeepCopy()
 	for i := range template.Spec.Volumes {

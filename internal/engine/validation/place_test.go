@@ -22,22 +22,22 @@ func quotaOf(amounts ...string) func(*Surroundings) {
 func TestNameOfAnotherKind(t *testing.T) {
 	other := func(kind job.Kind) func(*Surroundings) { return func(in *Surroundings) { in.OtherKind = kind } }
 	wantFindings(t, rules().CreateMPIJob(mpiJob(), anywhere(other(job.KindTrainJob))),
-		[]string{`metadata.name: Invalid value: "resnet": there is a TrainJob of this name in the namespace; their pods would have the same names`}, nil)
-	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(made(), other(job.KindMPIJob))),
-		[]string{`metadata.name: Invalid value: "bert": there is an MPIJob of this name in the namespace; their pods would have the same names`}, nil)
+		[]string{`metadata.name: Invalid value: "resnet": a TrainJob of this name already exists in the namespace, and their pods would have the same names; choose another name`}, nil)
+	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(withRuntime(), other(job.KindMPIJob))),
+		[]string{`metadata.name: Invalid value: "bert": an MPIJob of this name already exists in the namespace, and their pods would have the same names; choose another name`}, nil)
 }
 
 // A job without pods is not measured against a quota that will have changed by
 // the time it has some.
 func TestQuotaOfJobsThatWait(t *testing.T) {
-	const later = ", so the namespace's quota is looked at when its pods are created"
+	const later = ", so the quota of the namespace is only checked when its pods are created"
 	tests := map[string]struct {
 		change func(*v2beta1.MPIJob)
 		want   string
 	}{
 		"suspended":  {func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.Suspend = new(true) }, "the job is suspended"},
 		"in a queue": {func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelQueue: "team"} }, "the job waits in queue team"},
-		"run for us": {func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }, "the job is run by kueue.x-k8s.io/multikueue"},
+		"run for us": {func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }, "the job is managed by kueue.x-k8s.io/multikueue"},
 		"all of that": {func(mpiJob *v2beta1.MPIJob) {
 			mpiJob.Spec.RunPolicy.Suspend, mpiJob.Labels = new(true), map[string]string{training.LabelQueue: "team"}
 		}, "the job is suspended"},
@@ -82,7 +82,7 @@ func TestQuotaTellsWhatWouldFit(t *testing.T) {
 }
 
 // Counting the running jobs costs something, so it is done only to be told.
-func TestRunningJobsAreCountedOnlyToBeTold(t *testing.T) {
+func TestRunningJobsAreCountedOnlyIfShown(t *testing.T) {
 	never := func(in *Surroundings) {
 		in.RunningJobs = func() int {
 			t.Error("the running jobs were counted")
@@ -90,7 +90,7 @@ func TestRunningJobsAreCountedOnlyToBeTold(t *testing.T) {
 		}
 	}
 	wantFindings(t, rules().CreateMPIJob(mpiJob(), anywhere(quotaOf("pods", "3"), never)), nil, nil)
-	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(made(), quotaOf("pods", "3"), never)), nil, nil)
+	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(withRuntime(), quotaOf("pods", "3"), never)), nil, nil)
 }
 
 // A pod that names no class has the cluster's default, and its quota.
@@ -123,8 +123,8 @@ func TestQuotaOfTheDefaultPriorityClass(t *testing.T) {
 }
 
 // Faults of a role's resources stand where the user wrote them, or would.
-func TestResourcesAreToldWhereTheyStand(t *testing.T) {
-	in := anywhere(made(), func(in *Surroundings) {
+func TestResourceErrorsHavePaths(t *testing.T) {
+	in := anywhere(withRuntime(), func(in *Surroundings) {
 		in.LimitRanges = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: list("cpu", "500m")},
 		}}}}

@@ -18,22 +18,22 @@ func requestsAndLimits(requests, limits corev1.ResourceList) corev1.ResourceRequ
 }
 
 func sidecar(name string, resources corev1.ResourceRequirements) corev1.Container {
-	made := container(name, resources)
-	made.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	return made
+	sidecar := container(name, resources)
+	sidecar.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	return sidecar
 }
 
 // A worker asks for at least 1 CPU and 1Gi: its pod does, and not each of its
 // containers.
 func TestWorkerAsksForEnough(t *testing.T) {
 	tooFewCPUs := func(asked string) string {
-		return workerContainer + `.resources.requests[cpu]: Invalid value: "` + asked + `": a worker must ask for at least 1 cpu`
+		return workerContainer + `.resources.requests[cpu]: Invalid value: "` + asked + `": a worker must request at least 1 cpu`
 	}
 	tooLittleMemory := func(asked string) string {
-		return workerContainer + `.resources.requests[memory]: Invalid value: "` + asked + `": a worker must ask for at least 1Gi memory`
+		return workerContainer + `.resources.requests[memory]: Invalid value: "` + asked + `": a worker must request at least 1Gi memory`
 	}
 	const missing = workerContainer + ".resources: Required value: Worker pod missing resource requests"
-	const onlyGPUs = workerContainer + ".resources: workers ask for GPUs only; without CPU and memory requests they can be placed on a node that has too little of either"
+	const onlyGPUs = workerContainer + ".resources: workers request only GPUs; without CPU and memory requests they can be scheduled on a node that has too little of either"
 	half := limitsOf("cpu", "500m", "memory", "512Mi")
 	tests := map[string]struct {
 		containers, initContainers []corev1.Container
@@ -71,7 +71,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 		},
 		"GPUs alone, of two vendors": {
 			containers:   []corev1.Container{container("main", limitsOf("amd.com/gpu", "1")), container("beside", limitsOf("habana.ai/gaudi", "1"))},
-			wantWarnings: []string{onlyGPUs, "spec.slotsPerWorker: 1 slots and 2 GPUs a worker; usually one MPI process runs on each GPU"},
+			wantWarnings: []string{onlyGPUs, "spec.slotsPerWorker: a worker has 1 slots and 2 GPUs; usually one MPI process runs on each GPU"},
 		},
 		"GPUs that no node has": {
 			containers: []corev1.Container{container("main", limitsOf("cpu", "1", "amd.com/gpu", "1"))},
@@ -79,7 +79,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 				in.AnyNodeHas = func(name corev1.ResourceName) bool { return name == "nvidia.com/gpu" }
 			},
 			wantWarnings: []string{
-				workerContainer + ".resources: no node of this cluster has amd.com/gpu now; the job will wait until one has",
+				workerContainer + ".resources: no node of this cluster has amd.com/gpu now; the job waits until a node has it",
 			},
 		},
 		"GPUs that a node has": {
@@ -148,15 +148,15 @@ func TestWorkerGPUs(t *testing.T) {
 		},
 		"a GPU of no vendor": {
 			containers: []corev1.Container{container("main", gpus("gpu", "1"))}, slots: 1,
-			want: []string{workerContainer + `.resources.limits[gpu]: Invalid value: "gpu": is no resource; those of devices are written like nvidia.com/gpu`},
+			want: []string{workerContainer + `.resources.limits[gpu]: Invalid value: "gpu": is not a resource name; device resources have names like nvidia.com/gpu`},
 		},
 		"asked for and not limited": {
 			containers: []corev1.Container{container("main", corev1.ResourceRequirements{Requests: list("cpu", "1", "amd.com/gpu", "1")})}, slots: 1,
-			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be shared: the limit must be there and be the same; a limit alone is enough`},
+			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be overcommitted: set a limit that equals the request, or only a limit`},
 		},
 		"limited to more than is asked for": {
 			containers: []corev1.Container{container("main", requestsAndLimits(list("cpu", "1", "amd.com/gpu", "1"), list("amd.com/gpu", "2")))}, slots: 1,
-			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be shared: the limit must be there and be the same; a limit alone is enough`},
+			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be overcommitted: set a limit that equals the request, or only a limit`},
 		},
 		"asked for and limited alike": {containers: []corev1.Container{container("main", requestsAndLimits(list("cpu", "1", "amd.com/gpu", "1"), list("amd.com/gpu", "1")))}, slots: 1},
 	}
@@ -172,7 +172,7 @@ func TestWorkerGPUs(t *testing.T) {
 }
 
 func slotsWarning(slots, gpus string) []string {
-	return []string{"spec.slotsPerWorker: " + slots + " slots and " + gpus + " GPUs a worker; usually one MPI process runs on each GPU"}
+	return []string{"spec.slotsPerWorker: a worker has " + slots + " slots and " + gpus + " GPUs; usually one MPI process runs on each GPU"}
 }
 
 // Every container of either role is looked at, each at its own path.
@@ -204,16 +204,16 @@ func TestContainers(t *testing.T) {
 	}
 	want := []string{
 		spec + `.volumes[1].name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
-		spec + `.containers[1].image: Required value: must name an image`,
+		spec + `.containers[1].image: Required value: must be set to an image`,
 		spec + `.containers[1].resources.requests[ephemeral-storage]: Invalid value: "-1": must not be negative`,
 		spec + `.containers[1].resources.limits[cpu]: Invalid value: "1": must be at least the request, 2`,
 		spec + `.containers[1].volumeMounts[1].mountPath: Duplicate value: "/data/"`,
-		spec + `.containers[1].volumeMounts[2].mountPath: Required value: must say where the volume is mounted`,
+		spec + `.containers[1].volumeMounts[2].mountPath: Required value: must be a directory of the container`,
 		spec + `.containers[1].volumeMounts[3].name: Not found: "none"`,
 		spec + `.initContainers[0].name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
-		spec + `.initContainers[0].image: Invalid value: "a b": is not the name of an image (invalid reference format); write registry/name:tag`,
+		spec + `.initContainers[0].image: Invalid value: "a b": is not a valid image name (invalid reference format); write registry/name:tag`,
 		spec + `.initContainers[0].env[1].name: Invalid value: "": environment variable name must be non-empty`,
-		spec + `.initContainers[0].securityContext.privileged: Forbidden: a job cannot run as privileged`,
+		spec + `.initContainers[0].securityContext.privileged: Forbidden: privileged containers are not allowed`,
 		spec + `.initContainers[1].name: Duplicate value: "worker"`,
 		spec + `.nodeSelector: Invalid value: "a b": name part`,
 		spec + `.resources.limits[cpu]: Invalid value: "-1": must not be negative`,
@@ -225,7 +225,7 @@ func TestContainers(t *testing.T) {
 // The operator mounts the hostfile into the container that runs mpirun, and into
 // no other: there, the directory is the user's.
 func TestHostfileDirectory(t *testing.T) {
-	const taken = "/etc/mpi is taken by the operator, for what MPI needs; mount your volume elsewhere"
+	const taken = "/etc/mpi is used by the operator, for files that MPI needs; use another mountPath"
 	mounts := []corev1.VolumeMount{{Name: "own", MountPath: "/etc/../etc/mpi/"}}
 	own := []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	for name, tc := range map[string]struct {

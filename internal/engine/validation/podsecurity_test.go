@@ -98,7 +98,7 @@ func TestPodSecurity(t *testing.T) {
 
 // A TrainJob's pods stand in its runtime.
 func TestPodSecurityOfARuntime(t *testing.T) {
-	in := anywhere(labelled("enforce", "baseline"), made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+	in := anywhere(labelled("enforce", "baseline"), withRuntime(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		runtimeLauncher(runtime).Spec.HostPID = true
 		runtimeWorker(runtime).Spec.HostIPC = true
 	}))

@@ -14,9 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Reference is a Secret or a ServiceAccount that the author of a job names in it.
-// The pods of the job would use it with the kubelet's permissions, whatever the
-// author's own are.
+// Reference is a Secret or a ServiceAccount that a job refers to. The kubelet gives it
+// to the pods of the job, whatever the permissions of the job's author.
 type Reference struct {
 	Kind ReferenceKind
 	Name string
@@ -31,164 +30,163 @@ const (
 	ReferenceServiceAccount ReferenceKind = "ServiceAccount"
 )
 
-// Permission is the verb and the resource that a user needs in order to use such an
-// object without a job.
-func (kind ReferenceKind) Permission() (verb, resource string) {
-	if kind == ReferenceServiceAccount {
+// Permission returns the verb and the resource that a user needs to use such an object
+// without a job.
+func (rk ReferenceKind) Permission() (verb, resource string) {
+	if rk == ReferenceServiceAccount {
 		return "impersonate", "serviceaccounts"
 	}
 	return "get", "secrets"
 }
 
-// Forbidden says that a user may not use the object.
-func (reference Reference) Forbidden(user, namespace string) *field.Error {
-	verb, resource := reference.Kind.Permission()
-	return field.Forbidden(reference.Path, fmt.Sprintf(
+// Forbidden returns the error that a user may not use the object.
+func (r Reference) Forbidden(user, namespace string) *field.Error {
+	verb, resource := r.Kind.Permission()
+	return field.Forbidden(r.Path, fmt.Sprintf(
 		"user %q may not use %s %q: they may neither create pods in namespace %q nor %s this %s; remove the reference, "+
 			"or ask a namespace admin for the permission (verb %s, resource %s, name %s)",
-		user, reference.Kind, reference.Name, namespace, verb, reference.Kind, verb, resource, reference.Name))
+		user, r.Kind, r.Name, namespace, verb, r.Kind, verb, resource, r.Name))
 }
 
 // MaxReferences is how many Secrets and ServiceAccounts are checked for one job.
 const MaxReferences = 64
 
-// TooManyReferences says that a job names more objects than are checked.
+// TooManyReferences returns the error that a job has more references than are checked.
 func TooManyReferences(user, namespace string, count int) *field.Error {
 	return field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
-		"names %d Secrets and ServiceAccounts; at most %d are possible for user %q, who may not create pods in namespace %q",
-		count, MaxReferences, user, namespace))
+		"refers to %d Secrets and ServiceAccounts; user %q may refer to at most %d, because they may not create pods in namespace %q",
+		count, user, MaxReferences, namespace))
 }
 
-// MPIJobReferences are the Secrets and ServiceAccounts that an MPIJob names, each
-// once.
+// MPIJobReferences returns the Secrets and ServiceAccounts of an MPIJob, each once.
 func MPIJobReferences(mpiJob *v2beta1.MPIJob) []Reference {
-	var found references
+	var refs references
 	for _, role := range slices.Sorted(maps.Keys(mpiJob.Spec.MPIReplicaSpecs)) {
 		if replica := mpiJob.Spec.MPIReplicaSpecs[role]; replica != nil {
-			found.pod(field.NewPath("spec", "mpiReplicaSpecs").Child(string(role), "template", "spec"), &replica.Template.Spec)
+			refs.pod(field.NewPath("spec", "mpiReplicaSpecs").Child(string(role), "template", "spec"), &replica.Template.Spec)
 		}
 	}
-	return found
+	return refs
 }
 
-// TrainJobReferences are the Secrets that a TrainJob names, each once. What its
-// runtime names is not among them: the author of the runtime decided about that.
+// TrainJobReferences returns the Secrets of a TrainJob, each once. Those of its runtime
+// are not included: the author of the runtime chose them.
 func TrainJobReferences(trainJob *v2alpha1.TrainJob) []Reference {
-	var found references
+	var refs references
 	spec, trainer := field.NewPath("spec"), &trainJob.Spec.Trainer
-	found.volumes(spec.Child("trainer", "volumes"), trainer.Volumes)
-	found.environment(spec.Child("trainer"), trainer.Env, nil)
+	refs.volumes(spec.Child("trainer", "volumes"), trainer.Volumes)
+	refs.environment(spec.Child("trainer"), trainer.Env, nil)
 	if initializer := trainJob.Spec.Initializer; initializer != nil {
-		found.source(spec.Child("initializer", "dataset"), initializer.Dataset)
-		found.source(spec.Child("initializer", "model"), initializer.Model)
+		refs.source(spec.Child("initializer", "dataset"), initializer.Dataset)
+		refs.source(spec.Child("initializer", "model"), initializer.Model)
 	}
-	return found
+	return refs
 }
 
-// references are in the order of the object, so that messages do not vary.
+// references are in the order of the object, so that messages are stable.
 type references []Reference
 
-// add leaves out names that are empty, and the ServiceAccount that every pod has.
-func (found *references) add(kind ReferenceKind, name string, at *field.Path) {
+// add skips empty names and the default ServiceAccount.
+func (r *references) add(kind ReferenceKind, name string, at *field.Path) {
 	if name == "" || kind == ReferenceServiceAccount && name == "default" {
 		return
 	}
-	if !slices.ContainsFunc(*found, func(other Reference) bool { return other.Kind == kind && other.Name == name }) {
-		*found = append(*found, Reference{Kind: kind, Name: name, Path: at})
+	if !slices.ContainsFunc(*r, func(other Reference) bool { return other.Kind == kind && other.Name == name }) {
+		*r = append(*r, Reference{Kind: kind, Name: name, Path: at})
 	}
 }
 
-func (found *references) secret(name string, at *field.Path) { found.add(ReferenceSecret, name, at) }
+func (r *references) secret(name string, at *field.Path) { r.add(ReferenceSecret, name, at) }
 
-// local adds the Secret of a reference that may be missing.
-func (found *references) local(reference *corev1.LocalObjectReference, at *field.Path) {
+// local adds the Secret of a reference that may be nil.
+func (r *references) local(reference *corev1.LocalObjectReference, at *field.Path) {
 	if reference != nil {
-		found.secret(reference.Name, at.Child("name"))
+		r.secret(reference.Name, at.Child("name"))
 	}
 }
 
-func (found *references) source(at *field.Path, source *v2alpha1.Source) {
+func (r *references) source(at *field.Path, source *v2alpha1.Source) {
 	if source != nil && source.SecretRef != nil {
-		found.secret(source.SecretRef.Name, at.Child("secretRef", "name"))
+		r.secret(source.SecretRef.Name, at.Child("secretRef", "name"))
 	}
 }
 
-func (found *references) pod(at *field.Path, pod *corev1.PodSpec) {
-	found.add(ReferenceServiceAccount, pod.ServiceAccountName, at.Child("serviceAccountName"))
-	found.add(ReferenceServiceAccount, pod.DeprecatedServiceAccount, at.Child("serviceAccount"))
+func (r *references) pod(at *field.Path, pod *corev1.PodSpec) {
+	r.add(ReferenceServiceAccount, pod.ServiceAccountName, at.Child("serviceAccountName"))
+	r.add(ReferenceServiceAccount, pod.DeprecatedServiceAccount, at.Child("serviceAccount"))
 	for i := range pod.ImagePullSecrets {
-		found.local(&pod.ImagePullSecrets[i], at.Child("imagePullSecrets").Index(i))
+		r.local(&pod.ImagePullSecrets[i], at.Child("imagePullSecrets").Index(i))
 	}
-	found.volumes(at.Child("volumes"), pod.Volumes)
+	r.volumes(at.Child("volumes"), pod.Volumes)
 	for i := range pod.InitContainers {
-		found.environment(at.Child("initContainers").Index(i), pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom)
+		r.environment(at.Child("initContainers").Index(i), pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom)
 	}
 	for i := range pod.Containers {
-		found.environment(at.Child("containers").Index(i), pod.Containers[i].Env, pod.Containers[i].EnvFrom)
+		r.environment(at.Child("containers").Index(i), pod.Containers[i].Env, pod.Containers[i].EnvFrom)
 	}
 	for i := range pod.EphemeralContainers {
-		found.environment(at.Child("ephemeralContainers").Index(i), pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom)
+		r.environment(at.Child("ephemeralContainers").Index(i), pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom)
 	}
 }
 
-func (found *references) environment(at *field.Path, env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (r *references) environment(at *field.Path, env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for i := range env {
 		if source := env[i].ValueFrom; source != nil && source.SecretKeyRef != nil {
-			found.local(&source.SecretKeyRef.LocalObjectReference, at.Child("env").Index(i).Child("valueFrom", "secretKeyRef"))
+			r.local(&source.SecretKeyRef.LocalObjectReference, at.Child("env").Index(i).Child("valueFrom", "secretKeyRef"))
 		}
 	}
 	for i := range from {
 		if source := from[i].SecretRef; source != nil {
-			found.local(&source.LocalObjectReference, at.Child("envFrom").Index(i).Child("secretRef"))
+			r.local(&source.LocalObjectReference, at.Child("envFrom").Index(i).Child("secretRef"))
 		}
 	}
 }
 
-func (found *references) volumes(at *field.Path, volumes []corev1.Volume) {
+func (r *references) volumes(at *field.Path, volumes []corev1.Volume) {
 	for i := range volumes {
-		found.volume(at.Index(i), &volumes[i].VolumeSource)
+		r.volume(at.Index(i), &volumes[i].VolumeSource)
 	}
 }
 
-// volume knows every source that can name a Secret. A volume has one source: the API
-// server refuses pods with more.
-func (found *references) volume(at *field.Path, volume *corev1.VolumeSource) {
+// volume adds the Secret of every source that can have one. A volume has one source:
+// the API server refuses pods with more.
+func (r *references) volume(at *field.Path, volume *corev1.VolumeSource) {
 	switch {
 	case volume.Secret != nil:
-		found.secret(volume.Secret.SecretName, at.Child("secret", "secretName"))
+		r.secret(volume.Secret.SecretName, at.Child("secret", "secretName"))
 	case volume.Projected != nil:
-		found.projected(at.Child("projected", "sources"), volume.Projected.Sources)
+		r.projected(at.Child("projected", "sources"), volume.Projected.Sources)
 	case volume.CSI != nil:
-		found.local(volume.CSI.NodePublishSecretRef, at.Child("csi", "nodePublishSecretRef"))
+		r.local(volume.CSI.NodePublishSecretRef, at.Child("csi", "nodePublishSecretRef"))
 	case volume.AzureFile != nil:
-		found.secret(volume.AzureFile.SecretName, at.Child("azureFile", "secretName"))
+		r.secret(volume.AzureFile.SecretName, at.Child("azureFile", "secretName"))
 	case volume.CephFS != nil:
-		found.local(volume.CephFS.SecretRef, at.Child("cephfs", "secretRef"))
+		r.local(volume.CephFS.SecretRef, at.Child("cephfs", "secretRef"))
 	case volume.Cinder != nil:
-		found.local(volume.Cinder.SecretRef, at.Child("cinder", "secretRef"))
+		r.local(volume.Cinder.SecretRef, at.Child("cinder", "secretRef"))
 	case volume.FlexVolume != nil:
-		found.local(volume.FlexVolume.SecretRef, at.Child("flexVolume", "secretRef"))
+		r.local(volume.FlexVolume.SecretRef, at.Child("flexVolume", "secretRef"))
 	case volume.ISCSI != nil:
-		found.local(volume.ISCSI.SecretRef, at.Child("iscsi", "secretRef"))
+		r.local(volume.ISCSI.SecretRef, at.Child("iscsi", "secretRef"))
 	case volume.RBD != nil:
-		found.local(volume.RBD.SecretRef, at.Child("rbd", "secretRef"))
+		r.local(volume.RBD.SecretRef, at.Child("rbd", "secretRef"))
 	case volume.ScaleIO != nil:
-		found.local(volume.ScaleIO.SecretRef, at.Child("scaleIO", "secretRef"))
+		r.local(volume.ScaleIO.SecretRef, at.Child("scaleIO", "secretRef"))
 	case volume.StorageOS != nil:
-		found.local(volume.StorageOS.SecretRef, at.Child("storageos", "secretRef"))
+		r.local(volume.StorageOS.SecretRef, at.Child("storageos", "secretRef"))
 	}
 }
 
-func (found *references) projected(at *field.Path, sources []corev1.VolumeProjection) {
+func (r *references) projected(at *field.Path, sources []corev1.VolumeProjection) {
 	for i := range sources {
 		if source := sources[i].Secret; source != nil {
-			found.local(&source.LocalObjectReference, at.Index(i).Child("secret"))
+			r.local(&source.LocalObjectReference, at.Index(i).Child("secret"))
 		}
 	}
 }
 
-// foreignKeys refuses the key of another job, whoever asks: with it, the pods of this
-// job could log in to the workers of the other.
+// foreignKeys refuses the SSH key of another job for every user: with it, the pods of
+// this job could log in to the workers of the other.
 func foreignKeys(findings *Findings, in *Surroundings, kind job.Kind, name string, named []Reference) {
 	for _, reference := range named {
 		owner, ownerName := keyOwner(reference)
@@ -200,7 +198,8 @@ func foreignKeys(findings *Findings, in *Surroundings, kind job.Kind, name strin
 	}
 }
 
-// keyOwner is the job whose key a Secret of that name would be; without a kind, none.
+// keyOwner returns the job that a key Secret belongs to by its name; the kind is empty
+// for other Secrets.
 func keyOwner(reference Reference) (job.Kind, string) {
 	if reference.Kind != ReferenceSecret {
 		return "", ""

@@ -35,10 +35,10 @@ func TestWarningsAreCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var findings Findings
 			findings.warn(field.NewPath("spec"), "%s", tc.text)
-			if diff := cmp.Diff([]string{tc.want}, findings.Warnings); diff != "" {
+			if diff := cmp.Diff([]string{tc.want}, findings.WarningTexts()); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
-			if length := utf8.RuneCountInString(findings.Warnings[0]); length > 256 {
+			if length := utf8.RuneCountInString(findings.WarningTexts()[0]); length > 256 {
 				t.Errorf("%d characters", length)
 			}
 		})
@@ -49,17 +49,17 @@ func TestDeprecationOfMPIJob(t *testing.T) {
 	tests := map[config.Deprecation]struct{ want, wantWarnings []string }{
 		config.DeprecationOff: {},
 		config.DeprecationWarn: {wantWarnings: []string{
-			"apiVersion: MPIJob is deprecated: write a TrainJob of kubeflow.org/v2alpha1 instead",
+			"apiVersion: MPIJob is deprecated: use a TrainJob of kubeflow.org/v2alpha1 instead",
 		}},
 		config.DeprecationRefuse: {want: []string{
-			"apiVersion: Forbidden: new MPIJobs are not accepted here any more: write a TrainJob of kubeflow.org/v2alpha1 instead",
+			"apiVersion: Forbidden: this cluster does not accept new MPIJobs: use a TrainJob of kubeflow.org/v2alpha1 instead",
 		}},
 	}
 	for deprecation, tc := range tests {
 		t.Run(string(deprecation), func(t *testing.T) {
 			rules := configured(func(configuration *config.Config) { configuration.Admission.MPIJobDeprecation = deprecation })
 			wantFindings(t, rules.CreateMPIJob(mpiJob(), anywhere()), tc.want, tc.wantWarnings)
-			wantFindings(t, rules.CreateTrainJob(trainJob(), anywhere(made())), nil, nil)
+			wantFindings(t, rules.CreateTrainJob(trainJob(), anywhere(withRuntime())), nil, nil)
 		})
 	}
 }
@@ -140,8 +140,8 @@ func TestConfiguredLimitsOfMPIJob(t *testing.T) {
 			},
 			change: func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).Resources = limitsOf("cpu", "249m", "memory", "63Mi") },
 			want: []string{
-				workerContainer + `.resources.requests[cpu]: Invalid value: "249m": a worker must ask for at least 250m cpu`,
-				workerContainer + `.resources.requests[memory]: Invalid value: "63Mi": a worker must ask for at least 64Mi memory`,
+				workerContainer + `.resources.requests[cpu]: Invalid value: "249m": a worker must request at least 250m cpu`,
+				workerContainer + `.resources.requests[memory]: Invalid value: "63Mi": a worker must request at least 64Mi memory`,
 			},
 		},
 		"workers of any size": {
@@ -189,21 +189,21 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			trainer.NumNodes, trainer.SlotsPerWorker, trainer.Env = new(int32(9)), new(int32(5)), variables("A", "", "B", "")
 			trainer.ResourcesPerNode = new(limitsOf("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "5"))
 		})
-		wantFindings(t, rules.CreateTrainJob(job, anywhere(made(), func(in *Surroundings) { in.Bytes = 1000 })), []string{
+		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime(), func(in *Surroundings) { in.Bytes = 1000 })), []string{
 			"spec.trainer.numNodes: Invalid value: 9: numNodes must be between 1 and 8",
 			"spec.trainer.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.trainer.env: Too many: 2: must have at most 1 item",
-		}, []string{"spec.trainer.resourcesPerNode: 5 GPUs a node; most machines have at most 2"})
+		}, []string{"spec.trainer.resourcesPerNode: 5 GPUs per node; most machines have at most 2"})
 	})
 	t.Run("a job as large as may be", func(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 			trainJob.Spec.Trainer.NumNodes, trainJob.Spec.Trainer.SlotsPerWorker = new(int32(8)), new(int32(4))
 		})
-		wantFindings(t, rules.CreateTrainJob(job, anywhere(made())), nil, nil)
+		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime())), nil, nil)
 	})
 	t.Run("a job that asks for nothing, of a runtime from before the limits", func(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.Trainer.NumNodes = nil })
-		in := anywhere(made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+		in := anywhere(withRuntime(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs[1].Replicas = new(int32(9))
 			runtime.MLPolicy.SlotsPerWorker = new(int32(5))
 		}))
@@ -224,7 +224,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			"spec.mlPolicy.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.podGroupPolicy.volcano.scheduleTimeoutSeconds: Invalid value: 21: scheduleTimeoutSeconds must be at most 20",
 			replicatedJobs + "[1].replicas: Invalid value: 9: replicas must be between 1 and 8",
-		}, []string{replicatedJobs + "[1].template: 3 GPUs a node; most machines have at most 2"})
+		}, []string{replicatedJobs + "[1].template: 3 GPUs per node; most machines have at most 2"})
 	})
 	// Judging what is too large might be what it was made so large for.
 	t.Run("objects that are too large are not looked into", func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 // The configured defaults reach the job that quotas are asked about.
 func TestConfiguredDefaultsCount(t *testing.T) {
 	rules := configured(func(configuration *config.Config) { configuration.Defaults.LauncherCPU = resource.MustParse("7") })
-	in := anywhere(made(), func(in *Surroundings) {
+	in := anywhere(withRuntime(), func(in *Surroundings) {
 		in.Quotas = []corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "8")}}}
 	})
 	got := rules.CreateTrainJob(trainJob(), in)
@@ -275,8 +275,8 @@ func TestEmptyLabelsOfANewJob(t *testing.T) {
 		mpiJob.Labels = map[string]string{training.LabelJobName: "", training.LabelJobType: "", training.IstioInject: ""}
 	})
 	wantFindings(t, rules().CreateMPIJob(job, anywhere()), []string{
-		`metadata.labels[training.kubeflow.org/job-name]: Invalid value: "": must be "resnet"; the operator sets it where it is left out`,
-		`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "": must be "mpijob"; the operator sets it where it is left out`,
+		`metadata.labels[training.kubeflow.org/job-name]: Invalid value: "": must be "resnet"; the operator sets it if it is missing`,
+		`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "": must be "mpijob"; the operator sets it if it is missing`,
 		`metadata.labels[sidecar.istio.io/inject]: Unsupported value: "": supported values: "true", "false"`,
 	}, nil)
 }
@@ -317,7 +317,7 @@ func TestDeadlinesFitADuration(t *testing.T) {
 				}
 				return []string{path + ": " + tc.want}
 			}
-			wantFindings(t, rules().CreateTrainJob(trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ActiveDeadlineSeconds = &tc.seconds }), anywhere(made())),
+			wantFindings(t, rules().CreateTrainJob(trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ActiveDeadlineSeconds = &tc.seconds }), anywhere(withRuntime())),
 				at("spec.activeDeadlineSeconds"), nil)
 			wantFindings(t, rules().CreateMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ActiveDeadlineSeconds = &tc.seconds }), anywhere()),
 				at("spec.runPolicy.activeDeadlineSeconds"), nil)

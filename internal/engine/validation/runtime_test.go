@@ -22,7 +22,7 @@ func TestRuntime(t *testing.T) {
 		}
 	}
 	lacksIstio := func(index string) string {
-		return replicatedJobs + "[" + index + `].template.metadata.annotations: lacks sidecar.istio.io/inject: "false"; the operator sets it, but a reader of the runtime does not see it`
+		return replicatedJobs + "[" + index + `].template.metadata.annotations: does not contain sidecar.istio.io/inject: "false"; the operator sets it, but add it so that readers of the runtime see it`
 	}
 	tests := map[string]struct {
 		change             func(runtime)
@@ -43,7 +43,7 @@ func TestRuntime(t *testing.T) {
 		},
 		"no launcher": {
 			change: func(runtime runtime) { runtime.Template.Spec.ReplicatedJobs[0].Replicas = new(int32(0)) },
-			want:   []string{replicatedJobs + "[0].replicas: Invalid value: 0: there is exactly 1 launcher"},
+			want:   []string{replicatedJobs + "[0].replicas: Invalid value: 0: must be 1"},
 		},
 
 		"images come from the job, but only for the first containers": {
@@ -55,13 +55,13 @@ func TestRuntime(t *testing.T) {
 				runtimeWorker(runtime).Spec.Containers = append(runtimeWorker(runtime).Spec.Containers, corev1.Container{Name: "beside", Image: "?"})
 			},
 			want: []string{
-				replicatedJobs + "[0].template.spec.initContainers[0].image: Required value: must name an image",
-				replicatedJobs + `[1].template.spec.containers[1].image: Invalid value: "?": is not the name of an image (invalid reference format); write registry/name:tag`,
+				replicatedJobs + "[0].template.spec.initContainers[0].image: Required value: must be set to an image",
+				replicatedJobs + `[1].template.spec.containers[1].image: Invalid value: "?": is not a valid image name (invalid reference format); write registry/name:tag`,
 			},
 		},
 		"an image that the job will replace must still be one": {
 			change: func(runtime runtime) { runtimeWorker(runtime).Spec.Containers[0].Image = "?" },
-			want:   []string{replicatedJobs + `[1].template.spec.containers[0].image: Invalid value: "?": is not the name of an image (invalid reference format); write registry/name:tag`},
+			want:   []string{replicatedJobs + `[1].template.spec.containers[0].image: Invalid value: "?": is not a valid image name (invalid reference format); write registry/name:tag`},
 		},
 		"a role without containers": {
 			change: func(runtime runtime) { runtimeWorker(runtime).Spec.Containers = nil },
@@ -90,7 +90,7 @@ func TestRuntime(t *testing.T) {
 				}
 			},
 			want: []string{
-				`spec.podGroupPolicy: Invalid value: ["coscheduling","native","volcano"]: must name at most one of coscheduling, volcano, kai and native`,
+				`spec.podGroupPolicy: Invalid value: ["coscheduling","native","volcano"]: must have at most one of coscheduling, volcano, kai and native`,
 				"spec.podGroupPolicy.coscheduling.scheduleTimeoutSeconds: Invalid value: 59: scheduleTimeoutSeconds must be at least 60",
 				"spec.podGroupPolicy.native.scheduleTimeoutSeconds: Invalid value: -1: scheduleTimeoutSeconds must be at least 60",
 				"spec.podGroupPolicy.volcano.scheduleTimeoutSeconds: Invalid value: 3601: scheduleTimeoutSeconds must be at most 3600",
@@ -110,7 +110,7 @@ func TestRuntime(t *testing.T) {
 			change: func(runtime runtime) {
 				runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{Queue: "a.b"}}
 			},
-			want: []string{`spec.podGroupPolicy.volcano.queue: Invalid value: "a.b": is not the name of a queue: must not contain dots`},
+			want: []string{`spec.podGroupPolicy.volcano.queue: Invalid value: "a.b": is not a valid queue name: must not contain dots`},
 		},
 
 		"labels that agree, and one that contradicts": {
@@ -119,7 +119,7 @@ func TestRuntime(t *testing.T) {
 				runtimeWorker(runtime).Spec.NodeSelector = map[string]string{"gpu": "a100", "zone": "b", "other": "c"}
 				runtimeLauncher(runtime).Spec.NodeSelector = map[string]string{"gpu": "none"}
 			},
-			want: []string{replicatedJobs + `[1].template.spec.nodeSelector[zone]: Invalid value: "b": contradicts constraints.requiredNodeLabels, where it is "a"`},
+			want: []string{replicatedJobs + `[1].template.spec.nodeSelector[zone]: Invalid value: "b": differs from constraints.requiredNodeLabels, where it is "a"`},
 		},
 		"as many nodes as it allows": {
 			change: func(runtime runtime) {
@@ -135,16 +135,16 @@ func TestRuntime(t *testing.T) {
 				runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("nvidia.com/gpu", "9")
 				runtimeLauncher(runtime).Spec.Containers[0].Resources = limitsOf("nvidia.com/gpu", "9")
 			},
-			wantWarnings: []string{replicatedJobs + "[1].template: 9 GPUs a node; most machines have at most 8"},
+			wantWarnings: []string{replicatedJobs + "[1].template: 9 GPUs per node; most machines have at most 8"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			made := runtimeOf()
+			runtime := runtimeOf()
 			if tc.change != nil {
-				tc.change(made)
+				tc.change(runtime)
 			}
-			wantFindings(t, rules().Runtime(made, 0), tc.want, tc.wantWarnings)
+			wantFindings(t, rules().Runtime(runtime, 0), tc.want, tc.wantWarnings)
 		})
 	}
 }

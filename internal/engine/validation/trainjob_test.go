@@ -30,16 +30,16 @@ func TestInitializer(t *testing.T) {
 		want        []string
 	}{
 		"nothing":                    {},
-		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}, want: []string{at + ".storage: Forbidden: is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"}},
+		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}, want: []string{at + ".storage: Forbidden: is only for a dataset or a model; set one of them, or mount a PVC with trainer.volumes"}},
 		"a dataset on a claim":       {initializer: v2alpha1.Initializer{Dataset: data, Storage: claim}},
 		"a model on a claim":         {initializer: v2alpha1.Initializer{Model: data, Storage: claim}},
 		"a dataset on a new claim":   {initializer: on(v2alpha1.InitializerStorage{Size: quantity("1Gi")})},
 		"a new claim of a class":     {initializer: on(v2alpha1.InitializerStorage{Size: quantity("1Gi"), StorageClassName: new("fast")})},
-		"a model without a place":    {initializer: v2alpha1.Initializer{Model: data}, want: []string{at + ".storage: Required value: say where to put what is fetched: claimName of a PersistentVolumeClaim, or the size of a new one"}},
+		"a model without a place":    {initializer: v2alpha1.Initializer{Model: data}, want: []string{at + ".storage: Required value: set claimName to an existing PVC for the data, or size to create one"}},
 		"a place that is nowhere":    {initializer: on(v2alpha1.InitializerStorage{}), want: []string{at + `.storage: Invalid value: "": ` + eitherOr}},
 		"a class and nothing of it":  {initializer: on(v2alpha1.InitializerStorage{StorageClassName: new("fast")}), want: []string{at + `.storage: Invalid value: "": ` + eitherOr}},
 		"a claim of a size":          {initializer: on(v2alpha1.InitializerStorage{ClaimName: "data", Size: quantity("1Gi")}), want: []string{at + `.storage: Invalid value: "data": ` + eitherOr}},
-		"a claim of a class":         {initializer: on(v2alpha1.InitializerStorage{ClaimName: "data", StorageClassName: new("")}), want: []string{at + ".storage.storageClassName: Forbidden: belongs to a new claim; claimName names one that is there"}},
+		"a claim of a class":         {initializer: on(v2alpha1.InitializerStorage{ClaimName: "data", StorageClassName: new("")}), want: []string{at + ".storage.storageClassName: Forbidden: is only for a new PVC; claimName is an existing one"}},
 		"a claim that cannot be":     {initializer: on(v2alpha1.InitializerStorage{ClaimName: "My_Data"}), want: []string{mustBe(at+".storage.claimName", "My_Data")}},
 		"a new claim below nothing":  {initializer: on(v2alpha1.InitializerStorage{Size: quantity("-1Gi")}), want: []string{at + `.storage.size: Invalid value: "-1Gi": must be greater than 0 and at most 1Ei`}},
 		"a new claim beyond all":     {initializer: on(v2alpha1.InitializerStorage{Size: quantity("2Ei")}), want: []string{at + `.storage.size: Invalid value: "2Ei": must be greater than 0 and at most 1Ei`}},
@@ -49,7 +49,7 @@ func TestInitializer(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.Initializer = &tc.initializer })
-			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), tc.want, nil)
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), tc.want, nil)
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestInitializer(t *testing.T) {
 func TestSources(t *testing.T) {
 	const (
 		form        = "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"
-		credentials = "Forbidden: must not hold credentials or parameters; put them into a Secret and name it in secretRef"
+		credentials = "Forbidden: must not contain credentials or parameters; put them into a Secret and set secretRef"
 	)
 	invalid := func(uri string) string { return `Invalid value: "` + uri + `": ` + form }
 	tests := map[string]struct{ want string }{
@@ -97,7 +97,7 @@ func TestSources(t *testing.T) {
 				if tc.want != "" {
 					want = []string{field + ": " + tc.want}
 				}
-				wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
+				wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), want, nil)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 		return at + ".volumeMounts[" + index + `].name: Not found: "` + name + `"`
 	}
 	taken := func(directory, by string) string {
-		return at + ".volumeMounts[0].mountPath: Forbidden: " + directory + " is taken by " + by + "; mount your volume elsewhere"
+		return at + ".volumeMounts[0].mountPath: Forbidden: " + directory + " is used by " + by + "; use another mountPath"
 	}
 	tests := map[string]struct {
 		runtime     roles
@@ -157,8 +157,8 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 			},
 			volumes: volume("data", "shared"),
 			want: []string{
-				at + `.volumes[1].name: Invalid value: "shared": the launcher of runtime openmpi has a volume of this name`,
-				at + `.volumes[1].name: Invalid value: "shared": the worker of runtime openmpi has a volume of this name`,
+				at + `.volumes[1].name: Invalid value: "shared": the launcher of runtime openmpi already has a volume of this name`,
+				at + `.volumes[1].name: Invalid value: "shared": the worker of runtime openmpi already has a volume of this name`,
 			},
 		},
 		"where the launcher has something": {
@@ -174,7 +174,7 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 			},
 			volumes: volume("data"), mounts: mounts("data", "/data"),
 		},
-		"where the hostfile is":        {volumes: volume("data"), mounts: mounts("data", "/etc/mpi/"), want: []string{taken("/etc/mpi", "the operator, for what MPI needs")}},
+		"where the hostfile is":        {volumes: volume("data"), mounts: mounts("data", "/etc/mpi/"), want: []string{taken("/etc/mpi", "the operator, for files that MPI needs")}},
 		"where the initializer writes": {volumes: volume("data"), mounts: mounts("data", "/workspace"), initializer: &v2alpha1.Initializer{}, want: []string{taken("/workspace", "the initializer")}},
 		"where the initializer writes, and the runtime has something": {
 			runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -182,12 +182,12 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 				runtimeWorker(runtime).Spec.Containers[0].VolumeMounts = mounts("scratch", "/workspace/")
 			},
 			initializer: &v2alpha1.Initializer{},
-			want:        []string{"spec.initializer: Forbidden: the worker of runtime openmpi has a volume at /workspace, where the initializer puts what it fetches"},
+			want:        []string{"spec.initializer: Forbidden: the worker of runtime openmpi mounts a volume at /workspace, where the initializer writes its data"},
 		},
 		"a volume that cannot be": {volumes: volume("a.b"), want: []string{at + `.volumes[0].name: Invalid value: "a.b": must not contain dots`}},
 		"where it would write":    {volumes: volume("data"), mounts: mounts("data", "/workspace")},
 		"twice at one place":      {volumes: volume("data"), mounts: mounts("data", "/data", "data", "//data/."), want: []string{at + `.volumeMounts[1].mountPath: Duplicate value: "//data/."`}},
-		"nowhere":                 {volumes: volume("data"), mounts: mounts("data", ""), want: []string{at + ".volumeMounts[0].mountPath: Required value: must say where the volume is mounted"}},
+		"nowhere":                 {volumes: volume("data"), mounts: mounts("data", ""), want: []string{at + ".volumeMounts[0].mountPath: Required value: must be a directory of the container"}},
 		"a role without containers": {
 			runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) { runtimeLauncher(runtime).Spec.Containers = nil },
 			volumes: volume("data"), mounts: mounts("data", "/data"),
@@ -198,7 +198,7 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 				trainJob.Spec.Trainer.Volumes, trainJob.Spec.Trainer.VolumeMounts, trainJob.Spec.Initializer = tc.volumes, tc.mounts, tc.initializer
 			})
-			in := anywhere(made())
+			in := anywhere(withRuntime())
 			if tc.runtime != nil {
 				tc.runtime(in.Runtime)
 			}
@@ -267,7 +267,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 		"a priority class of the runtime's template that is not there": {
 			runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) { runtimeWorker(runtime).Spec.PriorityClassName = "none" },
 			in:      func(in *Surroundings) { in.HasPriorityClass = func(string) bool { return false } },
-			want:    []string{`spec.runtimeRef.name: Invalid value: "none": there is no PriorityClass of this name; kubectl get priorityclasses lists those there are`},
+			want:    []string{`spec.runtimeRef.name: Invalid value: "none": PriorityClass does not exist; list them with kubectl get priorityclasses`},
 		},
 		"resources of one worker and of the job's launcher": {
 			job: func(trainJob *v2alpha1.TrainJob) {
@@ -276,13 +276,13 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 			},
 			want: []string{
 				`spec.trainer.resourcesPerNode.limits[cpu]: Invalid value: "1": must be at least the request, 2`,
-				`spec.launcher.resources.requests[nvidia.com/gpu]: Invalid value: "1": nvidia.com/gpu cannot be shared: the limit must be there and be the same; a limit alone is enough`,
+				`spec.launcher.resources.requests[nvidia.com/gpu]: Invalid value: "1": nvidia.com/gpu cannot be overcommitted: set a limit that equals the request, or only a limit`,
 			},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			job, in := trainJob(), anywhere(made())
+			job, in := trainJob(), anywhere(withRuntime())
 			if tc.job != nil {
 				tc.job(job)
 			}
@@ -299,10 +299,10 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 
 // resourcesPerNode replaces all resources of the runtime, GPUs too.
 func TestDroppedGPUs(t *testing.T) {
-	withGPUs := made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+	withGPUs := withRuntime(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("cpu", "4", "memory", "1Gi", "nvidia.com/gpu", "2")
 	})
-	const dropped = "spec.trainer.resourcesPerNode: replaces all resources of runtime mpi, so workers do not get its 2 nvidia.com/gpu; name nvidia.com/gpu too, or set it to 0"
+	const dropped = "spec.trainer.resourcesPerNode: replaces all resources of runtime mpi, so workers do not get its 2 nvidia.com/gpu; add nvidia.com/gpu, or set it to 0"
 	tests := map[string]struct {
 		own  *corev1.ResourceRequirements
 		want []string
@@ -334,7 +334,7 @@ func TestTrainJobIsManagedHere(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ManagedBy = &value })
-			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), want, nil)
 		})
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// UpdateMPIJob judges a change of an MPIJob. What the job was accepted with, or
-// what another operator stored, is not judged again.
-func (rules *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
+// UpdateMPIJob validates a change of an MPIJob. Unchanged fields are not validated
+// again: the job was accepted with them, or another operator stored them.
+func (r *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	findings := &Findings{}
 	if changed.DeletionTimestamp != nil {
 		return findings
@@ -41,8 +41,8 @@ func (rules *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	return findings
 }
 
-// ignorePlacement takes back what Kueue may change in the templates of a
-// suspended job: where the pods go, and how they are marked.
+// ignorePlacement reverts what Kueue may change in the templates of a suspended job:
+// labels, annotations and scheduling.
 func ignorePlacement(replica, earlier *v2beta1.ReplicaSpec) {
 	replica.Template.Labels = earlier.Template.Labels
 	replica.Template.Annotations = earlier.Template.Annotations
@@ -51,9 +51,9 @@ func ignorePlacement(replica, earlier *v2beta1.ReplicaSpec) {
 	replica.Template.Spec.SchedulingGates = earlier.Template.Spec.SchedulingGates
 }
 
-// UpdateTrainJob judges a change of a TrainJob. Kueue does not touch it: it
-// changes the JobSet that the job became.
-func (rules *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
+// UpdateTrainJob validates a change of a TrainJob. Kueue does not change it, only its
+// JobSet.
+func (r *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
 	findings := &Findings{}
 	if changed.DeletionTimestamp != nil {
 		return findings
@@ -72,9 +72,8 @@ func changedLabels(findings *Findings, old, changed *metav1.ObjectMeta, kind job
 	labels(findings, old, changed, kind)
 }
 
-// unchanged refuses every difference between two values of the same type, each
-// at its own path. They are compared as what they mean, not as how they were
-// written: 1 and 1000m are the same.
+// unchanged refuses every difference between two values of the same type, each at its
+// own path. Equal quantities such as 1 and 1000m are no difference.
 func unchanged(at *field.Path, old, changed any) field.ErrorList {
 	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(old)
 	if err != nil {
@@ -86,7 +85,7 @@ func unchanged(at *field.Path, old, changed any) field.ErrorList {
 	}
 	var faults field.ErrorList
 	for _, path := range differences(at, before, after) {
-		faults = append(faults, field.Forbidden(path, "field is immutable; delete the job and create it anew, or create one under another name"))
+		faults = append(faults, field.Forbidden(path, "field is immutable; delete and recreate the job, or create one with another name"))
 	}
 	return faults
 }
@@ -112,7 +111,8 @@ func differences(at *field.Path, old, changed any) []*field.Path {
 	return []*field.Path{at}
 }
 
-// empty values mean the same, however they are written.
+// empty reports whether a value is nil, an empty list or an empty map, which all mean
+// the same.
 func empty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -125,10 +125,10 @@ func empty(value any) bool {
 	return false
 }
 
-// quantities are the places where a text is an amount.
+// quantities matches paths whose text is a quantity.
 var quantities = regexp.MustCompile(`\.(requests|limits|minResources|overhead)\b|\.(size|sizeLimit)$`)
 
-// sameQuantity tells whether two texts are the same amount: 1Gi and 1073741824.
+// sameQuantity reports whether two texts are the same quantity: 1Gi and 1073741824.
 func sameQuantity(at *field.Path, old, changed any) bool {
 	before, isText := old.(string)
 	after, both := changed.(string)
@@ -154,7 +154,7 @@ func mapDifferences(at *field.Path, before, after map[string]any) []*field.Path 
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		child := at.Child(key)
 		if strings.ContainsAny(key, "./") {
-			child = at.Key(key) // The key of a map, and no field.
+			child = at.Key(key) // The key of a map, not a field.
 		}
 		paths = append(paths, differences(child, before[key], after[key])...)
 	}

@@ -19,17 +19,17 @@ import (
 func immutable(paths ...string) []string {
 	var faults []string
 	for _, path := range paths {
-		faults = append(faults, path+": Forbidden: field is immutable; delete the job and create it anew, or create one under another name")
+		faults = append(faults, path+": Forbidden: field is immutable; delete and recreate the job, or create one with another name")
 	}
 	return faults
 }
 
 func variables(pairs ...string) []corev1.EnvVar {
-	var made []corev1.EnvVar
+	var variables []corev1.EnvVar
 	for i := 0; i < len(pairs); i += 2 {
-		made = append(made, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
+		variables = append(variables, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
 	}
-	return made
+	return variables
 }
 
 func TestUpdateMPIJob(t *testing.T) {
@@ -216,7 +216,7 @@ func TestUpdateMPIJob(t *testing.T) {
 			old:    func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelJobType: "trainjob"} },
 			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelJobType: "job"} },
 			want: []string{
-				`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "job": must be "mpijob"; the operator sets it where it is left out`,
+				`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "job": must be "mpijob"; the operator sets it if it is missing`,
 			},
 		},
 		"everything, of a job that is being deleted": {
@@ -313,7 +313,7 @@ func TestUpdateTrainJob(t *testing.T) {
 			change: func(trainJob *v2alpha1.TrainJob) {
 				trainJob.Labels = map[string]string{training.LabelJobType: "mpijob"}
 			},
-			want: []string{`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "mpijob": must be "trainjob"; the operator sets it where it is left out`},
+			want: []string{`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "mpijob": must be "trainjob"; the operator sets it if it is missing`},
 		},
 	}
 	for name, tc := range tests {

@@ -1,5 +1,5 @@
-// Package auditlog is how the operator and the server write what somebody did: one
-// line of JSON each, in a stream that should have nothing else in it.
+// Package auditlog writes the audit log of the operator and the server: one line of JSON
+// for each action, in a stream of its own.
 package auditlog
 
 import (
@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// New writes lines that have a time and no level: none of them matters less.
+// New returns a logger whose lines have a time and no level.
 func New(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {

@@ -1,5 +1,5 @@
-// Package connection makes clients of the cluster that need not ask it first what it
-// serves: the command line's, and those of each of the server's callers.
+// Package connection creates clients that need no API discovery, for the command line
+// and for each caller of the server.
 package connection
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// Scheme knows every kind that the command line and the server read or write.
+// Scheme returns a scheme with every kind that the command line and the server use.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme, metricsv1beta1.AddToScheme} {
@@ -27,14 +27,14 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// clusterScoped are the kinds without a namespace, of those that are used.
+// clusterScoped are the used kinds without a namespace.
 var clusterScoped = map[string]bool{
 	"Node": true, "Namespace": true, "PersistentVolume": true, "StorageClass": true, "PriorityClass": true, "ClusterTrainingRuntime": true,
 	"SelfSubjectAccessReview": true, "SelfSubjectReview": true, "CustomResourceDefinition": true,
 }
 
-// mapper knows where each kind is served without asking, which would take longer
-// than most commands do.
+// mapper maps each kind to its resource without discovery, which would take longer than
+// most commands.
 func mapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
@@ -44,30 +44,30 @@ func mapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 		}
 		mapper.Add(kind, scope)
 	}
-	// Its plural is not what the others' are.
+	// The resource of PodMetrics is called pods.
 	mapper.AddSpecific(metricsv1beta1.SchemeGroupVersion.WithKind("PodMetrics"), metricsv1beta1.SchemeGroupVersion.WithResource("pods"),
 		metricsv1beta1.SchemeGroupVersion.WithResource("pod"), meta.RESTScopeNamespace)
 	return mapper
 }
 
-// Maker makes clients that share what they know of the kinds.
+// Maker creates clients that share a scheme and a mapper.
 type Maker struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 }
 
-// NewMaker also knows other kinds, which are unstructured and have a namespace.
+// NewMaker also supports other kinds, which are unstructured and namespaced.
 func NewMaker(others ...schema.GroupVersionKind) *Maker {
-	known := Scheme()
-	where := mapper(known)
+	scheme := Scheme()
+	kinds := mapper(scheme)
 	for _, kind := range others {
-		where.Add(kind, meta.RESTScopeNamespace)
+		kinds.Add(kind, meta.RESTScopeNamespace)
 	}
-	return &Maker{scheme: known, mapper: where}
+	return &Maker{scheme: scheme, mapper: kinds}
 }
 
-// Client reads and writes typed objects, and those of the other kinds. Without an
-// HTTP client it gets one of its own.
-func (maker *Maker) Client(config *rest.Config, through *http.Client) (client.WithWatch, error) {
-	return client.NewWithWatch(config, client.Options{HTTPClient: through, Scheme: maker.scheme, Mapper: maker.mapper})
+// Client returns a client for typed objects and the other kinds. If httpClient is nil, it
+// creates one.
+func (m *Maker) Client(config *rest.Config, httpClient *http.Client) (client.WithWatch, error) {
+	return client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Scheme: m.scheme, Mapper: m.mapper})
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/gang"
 )
 
-// KueueVersions are those that Kueue may serve, the newest first.
+// KueueVersions are the API versions of Kueue, the newest first.
 var KueueVersions = []schema.GroupVersion{{Group: "kueue.x-k8s.io", Version: "v1beta2"}, {Group: "kueue.x-k8s.io", Version: "v1beta1"}}
 
-// OptionalKinds are read where a cluster serves them. They are unstructured, and a
-// client whose mapper does not ask the cluster must be told of them.
+// OptionalKinds are kinds that a cluster may not have. They are unstructured, so a client
+// without discovery must be created with them.
 func OptionalKinds() []schema.GroupVersionKind {
 	kinds := gang.GroupKinds()
 	for _, version := range KueueVersions {

@@ -64,20 +64,20 @@ func newBreaking(seed uint64, longestStream int) *breaking {
 }
 
 // begin adds a pod whose container waits.
-func (cluster *breaking) begin(name, role string) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+func (b *breaking) begin(name, role string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, cluster.dice.Uint64())), Labels: map[string]string{training.LabelReplicaType: role},
-			CreationTimestamp: metav1.Unix(int64(1000+len(cluster.pods)), 0),
+			Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, b.dice.Uint64())), Labels: map[string]string{training.LabelReplicaType: role},
+			CreationTimestamp: metav1.Unix(int64(1000+len(b.pods)), 0),
 		},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{{Name: "main"}, {Name: "side"}}},
 	}
 	setStatus(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}, "")
-	made := &fakePod{pod: pod}
-	cluster.pods = append(cluster.pods, made)
-	cluster.tell(watch.Added, made)
+	added := &fakePod{pod: pod}
+	b.pods = append(b.pods, added)
+	b.tell(watch.Added, added)
 }
 
 func setStatus(pod *corev1.Pod, state corev1.ContainerState, id string) {
@@ -91,17 +91,17 @@ func setStatus(pod *corev1.Pod, state corev1.ContainerState, id string) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
 }
 
-func (cluster *breaking) tell(what watch.EventType, pod *fakePod) {
-	for _, watching := range cluster.watches {
+func (b *breaking) tell(what watch.EventType, pod *fakePod) {
+	for _, watching := range b.watches {
 		if !watching.IsStopped() {
 			watching.Action(what, pod.pod.DeepCopy())
 		}
 	}
-	cluster.changed.Broadcast()
+	b.changed.Broadcast()
 }
 
-func (cluster *breaking) find(name string) *fakePod {
-	for _, pod := range cluster.pods {
+func (b *breaking) find(name string) *fakePod {
+	for _, pod := range b.pods {
 		if pod.pod.Name == name {
 			return pod
 		}
@@ -110,107 +110,107 @@ func (cluster *breaking) find(name string) *fakePod {
 }
 
 // run starts the container, for the first time or anew.
-func (cluster *breaking) run(name string) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	pod := cluster.find(name)
+func (b *breaking) run(name string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	pod := b.find(name)
 	pod.runs = append(pod.runs, &fakeRun{})
 	setStatus(pod.pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, runID(pod))
 	pod.pod.Status.Phase = corev1.PodRunning
-	cluster.tell(watch.Modified, pod)
+	b.tell(watch.Modified, pod)
 }
 
 func runID(pod *fakePod) string { return fmt.Sprintf("%s-run-%d", pod.pod.UID, len(pod.runs)) }
 
 // write appends to the log of the container's run.
-func (cluster *breaking) write(name string, lines ...stamped) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	pod := cluster.find(name)
+func (b *breaking) write(name string, lines ...stamped) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	pod := b.find(name)
 	run := pod.runs[len(pod.runs)-1]
 	run.lines = append(run.lines, lines...)
-	cluster.changed.Broadcast()
+	b.changed.Broadcast()
 }
 
 // end ends the container's run, and the pod if it is not to be started anew.
-func (cluster *breaking) end(name string, exitCode int32, phase corev1.PodPhase) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	pod := cluster.find(name)
+func (b *breaking) end(name string, exitCode int32, phase corev1.PodPhase) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	pod := b.find(name)
 	pod.runs[len(pod.runs)-1].ended = true
 	setStatus(pod.pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exitCode, ContainerID: runID(pod)}}, runID(pod))
 	pod.pod.Status.Phase = phase
-	cluster.tell(watch.Modified, pod)
+	b.tell(watch.Modified, pod)
 }
 
-func (cluster *breaking) remove(name string) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	pod := cluster.find(name)
-	cluster.pods = slices.DeleteFunc(cluster.pods, func(other *fakePod) bool { return other == pod })
-	cluster.tell(watch.Deleted, pod)
+func (b *breaking) remove(name string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	pod := b.find(name)
+	b.pods = slices.DeleteFunc(b.pods, func(other *fakePod) bool { return other == pod })
+	b.tell(watch.Deleted, pod)
 }
 
 // cutWatches ends every watch, as API servers do.
-func (cluster *breaking) cutWatches() {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	for _, watching := range cluster.watches {
+func (b *breaking) cutWatches() {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	for _, watching := range b.watches {
 		if !watching.IsStopped() {
 			watching.Stop()
 		}
 	}
-	cluster.watches = nil
+	b.watches = nil
 }
 
-func (cluster *breaking) List(context.Context) (*corev1.PodList, error) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+func (b *breaking) List(context.Context) (*corev1.PodList, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
 	list := &corev1.PodList{}
-	for _, pod := range cluster.pods {
+	for _, pod := range b.pods {
 		list.Items = append(list.Items, *pod.pod.DeepCopy())
 	}
 	return list, nil
 }
 
 // Watch begins with every pod there is: what changed since a List may be among it.
-func (cluster *breaking) Watch(ctx context.Context, _ string) (watch.Interface, error) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+func (b *breaking) Watch(ctx context.Context, _ string) (watch.Interface, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
 	watching := watch.NewRaceFreeFake()
-	for _, pod := range cluster.pods {
+	for _, pod := range b.pods {
 		watching.Action(watch.Modified, pod.pod.DeepCopy())
 	}
-	cluster.watches = append(cluster.watches, watching)
+	b.watches = append(b.watches, watching)
 	context.AfterFunc(ctx, watching.Stop)
 	return watching, nil
 }
 
-func (cluster *breaking) Get(_ context.Context, name string) (*corev1.Pod, error) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	if pod := cluster.find(name); pod != nil {
+func (b *breaking) Get(_ context.Context, name string) (*corev1.Pod, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if pod := b.find(name); pod != nil {
 		return pod.pod.DeepCopy(), nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
 }
 
-func (cluster *breaking) Worker(pod *corev1.Pod) (int32, bool) {
+func (b *breaking) Worker(pod *corev1.Pod) (int32, bool) {
 	_, text, _ := strings.Cut(pod.Name, "worker-")
 	number, err := strconv.Atoi(strings.SplitN(text, "-", 2)[0])
 	return int32(number), err == nil
 }
 
-func (cluster *breaking) Open(ctx context.Context, name string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	cluster.opened++
-	if cluster.refuse != nil {
-		if err := cluster.refuse(name, options); err != nil {
+func (b *breaking) Open(ctx context.Context, name string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.opened++
+	if b.refuse != nil {
+		if err := b.refuse(name, options); err != nil {
 			return nil, err
 		}
 	}
-	pod := cluster.find(name)
+	pod := b.find(name)
 	if pod == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
 	}
@@ -221,7 +221,7 @@ func (cluster *breaking) Open(ctx context.Context, name string, options *corev1.
 	if len(runs) == 0 {
 		return nil, apierrors.NewBadRequest("container is waiting to start: ContainerCreating")
 	}
-	opened := &fakeStream{cluster: cluster, ctx: ctx, run: runs[len(runs)-1], follow: options.Follow, left: -1}
+	opened := &fakeStream{cluster: b, ctx: ctx, run: runs[len(runs)-1], follow: options.Follow, left: -1}
 	if opened.run.cleared {
 		opened.pending.WriteString("unable to retrieve container logs for containerd://05718")
 	}
@@ -231,11 +231,11 @@ func (cluster *breaking) Open(ctx context.Context, name string, options *corev1.
 	if options.TailLines != nil {
 		opened.next = max(0, len(opened.run.lines)-int(*options.TailLines))
 	}
-	if cluster.longestStream > 0 {
-		opened.left = cluster.dice.IntN(cluster.longestStream)
-		opened.cleanly = cluster.dice.IntN(2) == 0
+	if b.longestStream > 0 {
+		opened.left = b.dice.IntN(b.longestStream)
+		opened.cleanly = b.dice.IntN(2) == 0
 	}
-	context.AfterFunc(ctx, cluster.changed.Broadcast)
+	context.AfterFunc(ctx, b.changed.Broadcast)
 	return opened, nil
 }
 
@@ -255,41 +255,41 @@ type fakeStream struct {
 
 var errBroken = errors.New("connection reset by peer")
 
-func (stream *fakeStream) Read(into []byte) (int, error) {
-	stream.cluster.lock.Lock()
-	defer stream.cluster.lock.Unlock()
-	for stream.pending.Len() == 0 {
+func (fs *fakeStream) Read(into []byte) (int, error) {
+	fs.cluster.lock.Lock()
+	defer fs.cluster.lock.Unlock()
+	for fs.pending.Len() == 0 {
 		switch {
-		case stream.ctx.Err() != nil:
-			return 0, stream.ctx.Err()
-		case stream.next < len(stream.run.lines):
-			line := stream.run.lines[stream.next]
-			stream.next++
-			if !line.at.Before(stream.since) {
-				fmt.Fprintf(&stream.pending, "%s %s\n", line.at.UTC().Format(time.RFC3339Nano), line.text)
+		case fs.ctx.Err() != nil:
+			return 0, fs.ctx.Err()
+		case fs.next < len(fs.run.lines):
+			line := fs.run.lines[fs.next]
+			fs.next++
+			if !line.at.Before(fs.since) {
+				fmt.Fprintf(&fs.pending, "%s %s\n", line.at.UTC().Format(time.RFC3339Nano), line.text)
 			}
-		case !stream.follow || stream.run.ended:
+		case !fs.follow || fs.run.ended:
 			return 0, io.EOF
 		default:
-			stream.cluster.changed.Wait()
+			fs.cluster.changed.Wait()
 		}
 	}
-	if stream.left == 0 {
+	if fs.left == 0 {
 		// Kubelet ends a stream that it reads to the end cleanly; only one that goes on
 		// can look as if it were over.
-		if stream.cleanly && stream.follow {
+		if fs.cleanly && fs.follow {
 			return 0, io.EOF
 		}
 		return 0, errBroken
 	}
-	if stream.left > 0 {
-		into = into[:min(len(into), stream.left)]
+	if fs.left > 0 {
+		into = into[:min(len(into), fs.left)]
 	}
-	read, err := stream.pending.Read(into)
-	if stream.left > 0 {
-		stream.left -= read
+	read, err := fs.pending.Read(into)
+	if fs.left > 0 {
+		fs.left -= read
 	}
 	return read, err
 }
 
-func (stream *fakeStream) Close() error { return nil }
+func (fs *fakeStream) Close() error { return nil }

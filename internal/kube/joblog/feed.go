@@ -17,12 +17,12 @@ type feed struct {
 	source  Source
 	origin  origin
 	options Options
-	// position is kept when the container is started anew: what another run writes
-	// is newer than all that was read.
+	// position is kept when the container is restarted: lines of another run are newer
+	// than all that were read.
 	position position
 	// latest is the time of the last line.
 	latest time.Time
-	// longest is how much of one line is held; 0 is longestPiece.
+	// longest is how much of one line is held; 0 means maxPiece.
 	longest int
 }
 
@@ -31,32 +31,32 @@ type reading struct {
 	follow bool
 	// previous reads the run before the newest.
 	previous bool
-	// last: no other stream of this run will be read, so what it ends with is a line
-	// even without an end.
+	// last: no other stream of this run will be read, so the text at its end is a line even
+	// without a newline.
 	last bool
 }
 
-// cleared is how kubelet says, in the place of a log, that the log is no longer
-// there: the runs before a pod's last are cleared away once it has ended.
+// cleared is what the kubelet returns instead of a log that it has deleted: it deletes
+// earlier runs of a pod that has finished.
 const cleared = "unable to retrieve container logs for "
 
-var errCleared = errors.New("its node has cleared the log away")
+var errCleared = errors.New("its node has deleted the log")
 
-// errStopped: the reader wants no more.
-var errStopped = errors.New("the reader wants no more")
+// errStopped: the consumer has stopped.
+var errStopped = errors.New("the consumer has stopped")
 
-// read hands on what one stream has that was not read before. It ends without an
-// error where the stream does.
-func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
-	stream, err := feed.source.Open(ctx, feed.origin.pod, feed.logOptions(how))
+// read passes on the lines of one stream that were not read before. It returns nil at
+// the end of the stream.
+func (f *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
+	stream, err := f.source.Open(ctx, f.origin.pod, f.logOptions(how))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	lines := newScanner(stream, cmp.Or(feed.longest, longestPiece))
-	replay := feed.position.replay()
+	lines := newScanner(stream, cmp.Or(f.longest, maxPiece))
+	replay := f.position.replay()
 	for {
-		err := feed.readLine(lines, &replay, how.last, pass)
+		err := f.readLine(lines, &replay, how.last, pass)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -66,8 +66,8 @@ func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) e
 	}
 }
 
-// readLine reads one line, in as many pieces as it takes.
-func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
+// readLine reads one line, in several pieces if it is long.
+func (f *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
 	var at time.Time
 	known := false
 	for piece := 0; ; piece++ {
@@ -82,60 +82,60 @@ func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(
 			} else if strings.HasPrefix(text, cleared) {
 				return errCleared
 			}
-			at = feed.order(at, known)
+			at = f.order(at, known)
 		}
 		ends := complete || err != nil
-		if !known && piece >= replay.pieces && !feed.pass(Line{Time: at, Text: text, Continues: !ends}, pass) {
+		if !known && piece >= replay.pieces && !f.pass(Line{Time: at, Text: text, Continues: !ends}, pass) {
 			return errStopped
 		}
 		if ends {
-			feed.finishLine(at, known, replay)
+			f.finishLine(at, known, replay)
 			return err
 		}
 		if !known {
-			feed.position.pieces = max(feed.position.pieces, piece+1)
+			f.position.pieces = max(f.position.pieces, piece+1)
 		}
 	}
 }
 
-// order gives a line without a time, which kubelet itself has written, the time of
-// the line before it.
-func (feed *feed) order(at time.Time, known bool) time.Time {
+// order returns the time of a line. A line without one, from the kubelet itself, gets
+// the time of the line before it.
+func (f *feed) order(at time.Time, known bool) time.Time {
 	if at.IsZero() {
-		return feed.latest
+		return f.latest
 	}
 	if !known {
-		feed.latest = at
+		f.latest = at
 	}
 	return at
 }
 
-func (feed *feed) finishLine(at time.Time, known bool, replay *replay) {
+func (f *feed) finishLine(at time.Time, known bool, replay *replay) {
 	if !known {
 		replay.pieces = 0
-		feed.position.took(at)
+		f.position.advance(at)
 	}
 }
 
-func (feed *feed) pass(line Line, pass func(Line) bool) bool {
-	if line.Time.Before(feed.options.Since) && !line.Time.IsZero() {
+func (f *feed) pass(line Line, pass func(Line) bool) bool {
+	if line.Time.Before(f.options.Since) && !line.Time.IsZero() {
 		return true
 	}
-	line.Pod, line.Container = feed.origin.pod, feed.origin.container
-	line.Role, line.Worker = feed.origin.place.role, feed.origin.place.worker
+	line.Pod, line.Container = f.origin.pod, f.origin.container
+	line.Role, line.Worker = f.origin.place.role, f.origin.place.worker
 	line.Rank = NoRank
 	return pass(line)
 }
 
-func (feed *feed) logOptions(how reading) *corev1.PodLogOptions {
-	options := &corev1.PodLogOptions{Container: feed.origin.container, Timestamps: true, Follow: how.follow, Previous: how.previous}
-	if feed.position.begun() {
-		options.SinceTime = &metav1.Time{Time: feed.position.since()}
+func (f *feed) logOptions(how reading) *corev1.PodLogOptions {
+	options := &corev1.PodLogOptions{Container: f.origin.container, Timestamps: true, Follow: how.follow, Previous: how.previous}
+	if f.position.begun() {
+		options.SinceTime = &metav1.Time{Time: f.position.since()}
 		return options
 	}
-	options.TailLines = feed.options.Tail
-	if !feed.options.Since.IsZero() {
-		options.SinceTime = &metav1.Time{Time: feed.options.Since.Truncate(time.Second)}
+	options.TailLines = f.options.Tail
+	if !f.options.Since.IsZero() {
+		options.SinceTime = &metav1.Time{Time: f.options.Since.Truncate(time.Second)}
 	}
 	return options
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// follow hands on what the pods have written, in the order of its time, and then
-// what they write, until the job has ended and all of it was read.
+// follow passes on the existing lines of the pods in the order of their time, and then
+// new lines until the job has finished and everything was read.
 func follow(ctx context.Context, source Source, selection Selection, options Options, pass func(Line) bool) error {
 	list, err := source.List(ctx)
 	if err != nil {
@@ -21,8 +21,8 @@ func follow(ctx context.Context, source Source, selection Selection, options Opt
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower := &follower{
-		source: source, selection: selection, options: options, hand: pass,
-		news: make(chan item), settle: make(chan struct{}), window: newWindow(options.Patience),
+		source: source, selection: selection, options: options, pass: pass,
+		items: make(chan item), settle: make(chan struct{}), window: newWindow(options.Patience),
 		readers: map[types.UID][]*reader{}, known: map[types.UID]bool{}, lastPod: map[place]string{},
 	}
 	if err := follower.catchUp(ctx, list.Items); err != nil {
@@ -31,25 +31,24 @@ func follow(ctx context.Context, source Source, selection Selection, options Opt
 	return follower.run(ctx, list.ResourceVersion)
 }
 
-// follower is the one that holds all readers together. Its fields belong to the
-// goroutine that it runs in.
+// follower manages all readers. Only the goroutine of run uses its fields.
 type follower struct {
 	source    Source
 	selection Selection
 	options   Options
-	hand      func(Line) bool
+	pass      func(Line) bool
 
-	// news are lines of readers, and their ends.
-	news chan item
-	// settle is closed when readers shall come to an end.
+	// items are the lines of readers, and their ends.
+	items chan item
+	// settle is closed to make readers finish.
 	settle  chan struct{}
 	window  *window
 	readers map[types.UID][]*reader
-	// running is how many readers have not ended.
+	// running is how many readers have not finished.
 	running int
-	// known are the pods that are read, or were left out.
+	// known are the pods that are read or were not selected.
 	known map[types.UID]bool
-	// lastPod is the pod that was read last in each place.
+	// lastPod is the newest pod of each place.
 	lastPod map[place]string
 	ended   bool
 }
@@ -61,21 +60,21 @@ type item struct {
 	err  error
 }
 
-// catchUp reads what is there, strictly in the order of its time, and then starts
-// the readers, which go on from there.
-func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error {
-	all := selected(follower.source, follower.selection, pods)
-	if err := unknownContainer(follower.selection, all); err != nil {
+// catchUp reads the existing lines, strictly in the order of their time, and then starts
+// the readers, which continue from there.
+func (f *follower) catchUp(ctx context.Context, pods []corev1.Pod) error {
+	all := selected(f.source, f.selection, pods)
+	if err := unknownContainer(f.selection, all); err != nil {
 		return err
 	}
 	for i := range pods {
-		follower.known[pods[i].UID] = true
+		f.known[pods[i].UID] = true
 	}
 	var started []*reader
 	var feeds []*feed
 	for _, attempts := range all {
 		pod := attempts.pods[0]
-		for _, reader := range follower.newReaders(pod, attempts.place) {
+		for _, reader := range f.newReaders(pod, attempts.place) {
 			started = append(started, reader)
 			if stateOf(pod, reader.feed.origin.container).started {
 				feeds = append(feeds, reader.feed)
@@ -84,35 +83,35 @@ func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error 
 			}
 		}
 	}
-	// What cannot be read now is tried again by its reader.
-	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, follower.hand)
+	// The readers retry what cannot be read now.
+	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, f.pass)
 	if errors.Is(err, errStopped) || apierrors.IsForbidden(err) || ctx.Err() != nil {
 		return err
 	}
 	for _, reader := range started {
-		if tail := follower.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
-			// There was nothing yet, so all that comes is new.
+		if tail := f.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
+			// There were no lines yet, so all lines are new.
 			reader.feed.options.Tail = nil
 		}
-		follower.start(ctx, reader)
+		f.start(ctx, reader)
 	}
 	return nil
 }
 
-func (follower *follower) newReaders(pod *corev1.Pod, at place) []*reader {
-	follower.lastPod[at] = pod.Name
-	for _, origin := range originsOf(follower.selection, pod, at) {
-		feed := &feed{source: follower.source, origin: origin, options: follower.options}
-		follower.readers[pod.UID] = append(follower.readers[pod.UID], newReader(feed, pod, follower.options.Notify, follower.settle))
+func (f *follower) newReaders(pod *corev1.Pod, at place) []*reader {
+	f.lastPod[at] = pod.Name
+	for _, origin := range originsOf(f.selection, pod, at) {
+		feed := &feed{source: f.source, origin: origin, options: f.options}
+		f.readers[pod.UID] = append(f.readers[pod.UID], newReader(feed, pod, f.options.Notify, f.settle))
 	}
-	return follower.readers[pod.UID]
+	return f.readers[pod.UID]
 }
 
-func (follower *follower) start(ctx context.Context, reader *reader) {
-	follower.running++
+func (f *follower) start(ctx context.Context, reader *reader) {
+	f.running++
 	send := func(item item) bool {
 		select {
-		case follower.news <- item:
+		case f.items <- item:
 			return true
 		case <-ctx.Done():
 			return false
@@ -124,40 +123,40 @@ func (follower *follower) start(ctx context.Context, reader *reader) {
 	}()
 }
 
-// run is where everything comes together.
-func (follower *follower) run(ctx context.Context, resourceVersion string) error {
+// run is the main loop.
+func (f *follower) run(ctx context.Context, resourceVersion string) error {
 	changes := make(chan change)
-	go watchPods(ctx, follower.source, resourceVersion, follower.options.Notify, changes)
-	ended := follower.options.Ended
+	go watchPods(ctx, f.source, resourceVersion, f.options.Notify, changes)
+	ended := f.options.Ended
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var patience <-chan time.Time
 	for {
-		if !follower.release() {
+		if !f.release() {
 			return errStopped
 		}
-		if follower.ended && follower.running == 0 {
-			return follower.verdict()
+		if f.ended && f.running == 0 {
+			return f.result()
 		}
-		if due, waits := follower.window.due(); waits {
+		if due, waits := f.window.due(); waits {
 			timer.Reset(time.Until(due))
 		}
 		select {
-		case item := <-follower.news:
-			if err := follower.take(item); err != nil {
+		case item := <-f.items:
+			if err := f.take(item); err != nil {
 				return err
 			}
 		case change := <-changes:
-			if err := follower.apply(ctx, change); err != nil {
+			if err := f.apply(ctx, change); err != nil {
 				return err
 			}
 		case <-ended:
 			ended, patience = nil, time.After(grace)
-			follower.lookAgain(ctx)
-			follower.ended = true
+			f.listAgain(ctx)
+			f.ended = true
 		case <-patience:
 			patience = nil
-			close(follower.settle)
+			close(f.settle)
 		case <-timer.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -165,103 +164,103 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 	}
 }
 
-// verdict: a job may end without ever having had a pod that was asked for.
-func (follower *follower) verdict() error {
-	if len(follower.lastPod) == 0 {
-		return &NoPodsError{Others: len(follower.known)}
+// result is an error if the job has finished without any selected pod.
+func (f *follower) result() error {
+	if len(f.lastPod) == 0 {
+		return &NoPodsError{Others: len(f.known)}
 	}
 	return nil
 }
 
-// release hands on the lines that have waited long enough. If no other pod can
-// have an earlier one, none waits.
-func (follower *follower) release() bool {
+// release passes on the lines that have waited long enough. With a single reader, lines
+// need not wait.
+func (f *follower) release() bool {
 	for {
-		line, due := follower.window.take(time.Now())
-		if !due && follower.running < 2 {
-			line, due = follower.window.flush()
+		line, due := f.window.take(time.Now())
+		if !due && f.running < 2 {
+			line, due = f.window.flush()
 		}
 		if !due {
 			return true
 		}
-		if !follower.hand(line) {
+		if !f.pass(line) {
 			return false
 		}
 	}
 }
 
-func (follower *follower) take(item item) error {
+func (f *follower) take(item item) error {
 	if !item.end {
-		follower.window.add(item.line, time.Now())
+		f.window.add(item.line, time.Now())
 		return nil
 	}
-	follower.running--
+	f.running--
 	return item.err
 }
 
-// apply takes in what has become of pods.
-func (follower *follower) apply(ctx context.Context, change change) error {
+// apply applies a change of pods.
+func (f *follower) apply(ctx context.Context, change change) error {
 	if change.err != nil {
 		return change.err
 	}
-	for _, uid := range change.gone {
-		follower.update(uid, nil)
+	for _, uid := range change.deleted {
+		f.update(uid, nil)
 	}
 	if change.all {
-		follower.forget(change.pods)
+		f.forget(change.pods)
 	}
 	for _, pod := range change.pods {
-		if follower.known[pod.UID] {
-			follower.update(pod.UID, pod)
+		if f.known[pod.UID] {
+			f.update(pod.UID, pod)
 			continue
 		}
-		follower.known[pod.UID] = true
-		if at, chosen := placeOf(follower.source, follower.selection, pod); chosen {
-			follower.meet(ctx, pod, at)
+		f.known[pod.UID] = true
+		if at, chosen := placeOf(f.source, f.selection, pod); chosen {
+			f.startPod(ctx, pod, at)
 		}
 	}
 	return nil
 }
 
-// meet begins to read a pod that was not there before.
-func (follower *follower) meet(ctx context.Context, pod *corev1.Pod, at place) {
-	if before := follower.lastPod[at]; before != "" {
-		follower.options.Notify(fmt.Sprintf("%s was started anew: pod %s after %s", at, pod.Name, before))
+// startPod starts to read a new pod.
+func (f *follower) startPod(ctx context.Context, pod *corev1.Pod, at place) {
+	if before := f.lastPod[at]; before != "" {
+		f.options.Notify(fmt.Sprintf("%s was restarted: pod %s replaces %s", at, pod.Name, before))
 	}
-	for _, reader := range follower.newReaders(pod, at) {
-		// How much of the past is shown says nothing of a pod that begins now.
+	for _, reader := range f.newReaders(pod, at) {
+		// Tail only limits existing lines, not those of a new pod.
 		reader.feed.options.Tail = nil
-		follower.start(ctx, reader)
+		f.start(ctx, reader)
 	}
 }
 
-func (follower *follower) update(uid types.UID, pod *corev1.Pod) {
-	for _, reader := range follower.readers[uid] {
+func (f *follower) update(uid types.UID, pod *corev1.Pod) {
+	for _, reader := range f.readers[uid] {
 		reader.update(pod)
 	}
 	if pod == nil {
-		delete(follower.readers, uid)
+		delete(f.readers, uid)
 	}
 }
 
-// forget tells the readers whose pods are not among all that there are.
-func (follower *follower) forget(all []*corev1.Pod) {
-	there := map[types.UID]bool{}
+// forget updates the readers of pods that do not exist any more.
+func (f *follower) forget(all []*corev1.Pod) {
+	existing := map[types.UID]bool{}
 	for _, pod := range all {
-		there[pod.UID] = true
+		existing[pod.UID] = true
 	}
-	for uid := range follower.readers {
-		if !there[uid] {
-			follower.update(uid, nil)
+	for uid := range f.readers {
+		if !existing[uid] {
+			f.update(uid, nil)
 		}
 	}
 }
 
-// lookAgain finds the pods that a watch has not told of yet. The job has ended, so
+// listAgain finds the pods that the watch has not reported yet. The job has finished, so
 // there will be no others.
-func (follower *follower) lookAgain(ctx context.Context) {
-	if list, err := follower.source.List(ctx); err == nil {
+func (f *follower) listAgain(ctx context.Context) {
+	if list, err := f.source.List(ctx); err == nil {
 		// Only an error of the change itself is returned, and it has none.
-		_ = follower.apply(ctx, snapshot(list))
+		_ = f.apply(ctx, snapshot(list))
 	}
 }

@@ -1,9 +1,9 @@
-// Package joblog reads the logs of a job's pods as one: lines of several pods in
-// the order of their time, over pods that come and go, containers that start
-// anew, and connections that break.
+// Package joblog merges the logs of a job's pods into one stream: lines of several pods
+// in the order of their time, across new and deleted pods, restarted containers and
+// broken connections.
 //
-// It knows nothing of who reads: a terminal, or a server's client. A reader that
-// is slow holds the pods' streams up, and nothing is gathered meanwhile.
+// It is independent of its consumer, a terminal or a client of the server. A slow
+// consumer slows the streams of the pods down; lines are not buffered without limit.
 package joblog
 
 import (
@@ -17,134 +17,132 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// Line is one line that a container has written.
+// Line is one line of a container's log.
 type Line struct {
 	Pod  string
 	Role string
 	// Worker is the number of the worker; -1 for pods of other roles.
 	Worker    int32
 	Container string
-	// Rank that wrote the line, where mpirun says so; else NoRank.
+	// Rank that wrote the line, if mpirun tags it; else NoRank.
 	Rank int
-	// Time at which the container runtime has read the line.
+	// Time at which the container runtime read the line.
 	Time time.Time
 	Text string
-	// Continues: the line was too long, and goes on in the next Line of its pod.
+	// Continues: the line was too long, and continues in the next Line of its pod.
 	Continues bool
 }
 
-// NoRank is the rank of a line that does not tell.
+// NoRank is the rank of a line without a tag.
 const NoRank = -1
 
-// Selection is what to read of a job.
+// Selection chooses the pods and lines of a job.
 type Selection struct {
-	// Roles whose pods are read; none means launcher and workers.
+	// Roles to read; empty means launcher and workers.
 	Roles []string
 	// Worker, if set, is the only worker.
 	Worker *int32
-	// Container of the pods; empty is the first, and every one of an initializer.
+	// Container to read; empty means the first, or all of an initializer.
 	Container string
-	// Rank, if set, leaves only the lines of one rank.
+	// Rank, if set, selects the lines of one rank.
 	Rank *int
-	// Tags is whose tags tell the ranks. Empty: the lines have none.
+	// Tags is the MPI implementation whose tags the lines have; empty if they have none.
 	Tags mpi.Implementation
 }
 
-// Options are how to read.
+// Options control how to read.
 type Options struct {
-	// Follow reads on until the job has ended.
+	// Follow keeps reading until the job has finished.
 	Follow bool
-	// Ended is closed by the caller when the job has ended, or is gone. Without
-	// Follow it is not needed.
+	// Ended is closed by the caller when the job has finished or was deleted. It is only
+	// needed with Follow.
 	Ended <-chan struct{}
-	// Previous reads what ran before: the container's last run, or else the pod
-	// before the newest.
+	// Previous reads the container's previous run, or else the pod before the newest.
 	Previous bool
-	// Tail is how many lines at the end of each container's log to begin with; nil
-	// is all.
+	// Tail is how many existing lines of each container to read; nil means all.
 	Tail *int64
-	// Since leaves out what is older.
+	// Since skips older lines.
 	Since time.Time
-	// Notify is told what readers may want to know besides the lines. It is called
-	// from other goroutines, one call at a time.
+	// Notify receives messages for the reader besides the lines. It is called from other
+	// goroutines, one call at a time.
 	Notify func(string)
-	// Patience with lines that may come late, while following; 0 is 250 ms.
+	// Patience is how long to wait for late lines while following; 0 means 250 ms.
 	Patience time.Duration
 }
 
-// UntaggedError: the lines of one rank were asked for, and no line tells its rank.
+// UntaggedError: the lines of one rank were requested, and no line has a tag.
 type UntaggedError struct{ Rank int }
 
-func (err *UntaggedError) Error() string {
-	return fmt.Sprintf("no line says which rank wrote it, so those of rank %d cannot be told from others", err.Rank)
+func (e *UntaggedError) Error() string {
+	return fmt.Sprintf("no line has a rank tag, so the lines of rank %d cannot be selected", e.Rank)
 }
 
-// NoPodsError: there is no pod to read.
+// NoPodsError: no pod matches the selection.
 type NoPodsError struct {
-	// Others is how many pods the job has that were not asked for.
+	// Others is how many other pods the job has.
 	Others int
 }
 
-func (err *NoPodsError) Error() string {
-	if err.Others > 0 {
-		return fmt.Sprintf("none of the %d pods of the job is of the kind that was asked for", err.Others)
+func (e *NoPodsError) Error() string {
+	if e.Others > 0 {
+		return fmt.Sprintf("none of the %d pods of the job matches the selection", e.Others)
 	}
 	return "the job has no pods"
 }
 
-// NotStartedError: there are pods, and none of them has begun to write.
+// NotStartedError: no container of the pods has started.
 type NotStartedError struct {
-	// Reasons say of each pod what it waits for.
+	// Reasons say what each pod is waiting for.
 	Reasons []string
 }
 
-func (err *NotStartedError) Error() string {
-	return "no container has started yet: " + strings.Join(err.Reasons, "; ")
+func (e *NotStartedError) Error() string {
+	return "no container has started yet: " + strings.Join(e.Reasons, "; ")
 }
 
 // UnknownContainerError: no pod has a container of that name.
 type UnknownContainerError struct {
 	Name string
-	// Known are the names that there are.
+	// Known are the names of the containers.
 	Known []string
 }
 
-func (err *UnknownContainerError) Error() string {
-	return fmt.Sprintf("no pod has a container %q", err.Name)
+func (e *UnknownContainerError) Error() string {
+	return fmt.Sprintf("no pod has a container %q", e.Name)
 }
 
-// NoPreviousError: nothing ran before.
+// NoPreviousError: there was no previous run.
 type NoPreviousError struct{ Pods []string }
 
-func (err *NoPreviousError) Error() string { return "nothing ran before what runs now" }
+func (e *NoPreviousError) Error() string { return "there was no previous run" }
 
-// Stream is the lines of a job's pods. An error is the last that it yields.
+// Stream returns the lines of a job's pods. An error is the last element.
 func Stream(ctx context.Context, source Source, selection Selection, options Options) iter.Seq2[Line, error] {
-	options.Notify = oneByOne(options.Notify)
+	options.Notify = serialized(options.Notify)
 	if options.Patience == 0 {
 		options.Patience = 250 * time.Millisecond
 	}
 	return func(yield func(Line, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		sieve := &sieve{selection: selection, yield: yield}
+		filter := &filter{selection: selection, yield: yield}
 		var err error
 		if options.Follow {
-			err = follow(ctx, source, selection, options, sieve.pass)
+			err = follow(ctx, source, selection, options, filter.pass)
 		} else {
-			err = once(ctx, source, selection, options, sieve.pass)
+			err = once(ctx, source, selection, options, filter.pass)
 		}
 		if err == nil {
-			err = sieve.verdict()
+			err = filter.result()
 		}
-		if err != nil && !sieve.stopped {
+		if err != nil && !filter.stopped {
 			yield(Line{}, err)
 		}
 	}
 }
 
-// oneByOne makes a function that may be nil safe to call from everywhere.
-func oneByOne(notify func(string)) func(string) {
+// serialized makes a function that may be nil safe for concurrent calls.
+func serialized(notify func(string)) func(string) {
 	var lock sync.Mutex
 	return func(text string) {
 		lock.Lock()
@@ -155,53 +153,53 @@ func oneByOne(notify func(string)) func(string) {
 	}
 }
 
-// sieve lets through what was asked for.
-type sieve struct {
+// filter passes the selected lines on.
+type filter struct {
 	selection Selection
 	yield     func(Line, error) bool
 	stopped   bool
-	// seen and tagged are how many lines there were, and how many told their rank.
-	seen, tagged int
-	// continues: for each container, the rank of a line that is not over yet.
+	// lines and tagged are how many lines were read, and how many have a rank tag.
+	lines, tagged int
+	// continues is the rank of a line that is not complete, for each container.
 	continues map[string]int
 }
 
-// pass is false when the reader wants no more.
-func (sieve *sieve) pass(line Line) bool {
-	sieve.tell(&line)
-	sieve.seen++
+// pass returns false when the consumer has stopped.
+func (f *filter) pass(line Line) bool {
+	f.setRank(&line)
+	f.lines++
 	if line.Rank != NoRank {
-		sieve.tagged++
+		f.tagged++
 	}
-	if rank := sieve.selection.Rank; rank != nil && line.Rank != *rank {
+	if rank := f.selection.Rank; rank != nil && line.Rank != *rank {
 		return true
 	}
-	if !sieve.yield(line, nil) {
-		sieve.stopped = true
+	if !f.yield(line, nil) {
+		f.stopped = true
 	}
-	return !sieve.stopped
+	return !f.stopped
 }
 
-// tell finds out the line's rank. Only the first piece of a long line has a tag.
-func (sieve *sieve) tell(line *Line) {
+// setRank sets the rank of a line. Only the first piece of a long line has a tag.
+func (f *filter) setRank(line *Line) {
 	origin := line.Pod + "/" + line.Container
-	if rank, goesOn := sieve.continues[origin]; goesOn {
+	if rank, continues := f.continues[origin]; continues {
 		line.Rank = rank
 	} else {
-		line.Rank = Rank(sieve.selection.Tags, line.Text)
+		line.Rank = Rank(f.selection.Tags, line.Text)
 	}
 	switch {
 	case !line.Continues:
-		delete(sieve.continues, origin)
-	case sieve.continues == nil:
-		sieve.continues = map[string]int{origin: line.Rank}
+		delete(f.continues, origin)
+	case f.continues == nil:
+		f.continues = map[string]int{origin: line.Rank}
 	default:
-		sieve.continues[origin] = line.Rank
+		f.continues[origin] = line.Rank
 	}
 }
 
-func (sieve *sieve) verdict() error {
-	if rank := sieve.selection.Rank; rank != nil && sieve.seen > 0 && sieve.tagged == 0 {
+func (f *filter) result() error {
+	if rank := f.selection.Rank; rank != nil && f.lines > 0 && f.tagged == 0 {
 		return &UntaggedError{Rank: *rank}
 	}
 	return nil

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// longestPiece is how much of one line is held. A longer line is handed on in
-// pieces.
-const longestPiece = 4 << 20
+// maxPiece is how much of one line is held. A longer line is passed on in pieces.
+const maxPiece = 4 << 20
 
-// scanner cuts a stream into lines, and lines that are too long into pieces.
+// scanner splits a stream into lines, and lines that are too long into pieces.
 type scanner struct {
 	reader  *bufio.Reader
 	longest int
@@ -22,31 +21,31 @@ func newScanner(stream io.Reader, longest int) *scanner {
 	return &scanner{reader: bufio.NewReaderSize(stream, min(16<<10, longest)), longest: longest}
 }
 
-// next is a line, or a piece of one that is not complete. What a stream ends with
-// comes together with the error.
-func (scanner *scanner) next() (text string, complete bool, err error) {
-	var gathered []byte
+// next returns a line, or a piece of one that is not complete. The rest at the end of a
+// stream is returned together with the error.
+func (s *scanner) next() (text string, complete bool, err error) {
+	var buffer []byte
 	for {
-		chunk, err := scanner.reader.ReadSlice('\n')
-		gathered = append(gathered, chunk...)
+		chunk, err := s.reader.ReadSlice('\n')
+		buffer = append(buffer, chunk...)
 		switch {
 		case err == nil:
-			return string(gathered[:len(gathered)-1]), true, nil
+			return string(buffer[:len(buffer)-1]), true, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return string(gathered), false, err
-		case len(gathered) >= scanner.longest:
-			return string(gathered), false, nil
+			return string(buffer), false, err
+		case len(buffer) >= s.longest:
+			return string(buffer), false, nil
 		}
 	}
 }
 
-// splitTime takes the time off a line that kubelet has written it in front of.
+// splitTime splits a line into the time that the kubelet puts in front and the rest.
 func splitTime(text string) (at time.Time, rest string, found bool) {
-	word, rest, found := strings.Cut(text, " ")
+	stamp, rest, found := strings.Cut(text, " ")
 	if !found {
-		word = text
+		stamp = text
 	}
-	at, err := time.Parse(time.RFC3339Nano, word)
+	at, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
 		return time.Time{}, text, false
 	}

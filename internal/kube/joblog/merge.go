@@ -5,9 +5,9 @@ import (
 	"context"
 )
 
-// merge hands on the lines of several logs in the order of their time. Within a
-// log the order stays as it is, even where its times do not. It is false if the
-// reader wants no more.
+// merge passes on the lines of several logs in the order of their time. Within a log the
+// order does not change, even if its times are not sorted. It returns false if the
+// consumer has stopped.
 func merge(ctx context.Context, logs []<-chan Line, pass func(Line) bool) bool {
 	var heads lineHeap
 	take := func(log int) bool {
@@ -35,8 +35,7 @@ func merge(ctx context.Context, logs []<-chan Line, pass func(Line) bool) bool {
 	return true
 }
 
-// queued is a line that waits for its turn; of lines of the same time, the one
-// with the lower order goes first.
+// queued is a waiting line; lines of the same time are sorted by order.
 type queued struct {
 	line  Line
 	order uint64
@@ -44,19 +43,19 @@ type queued struct {
 
 type lineHeap []queued
 
-func (lines lineHeap) Len() int { return len(lines) }
-func (lines lineHeap) Less(i, j int) bool {
-	if order := lines[i].line.Time.Compare(lines[j].line.Time); order != 0 {
+func (lh lineHeap) Len() int { return len(lh) }
+func (lh lineHeap) Less(i, j int) bool {
+	if order := lh[i].line.Time.Compare(lh[j].line.Time); order != 0 {
 		return order < 0
 	}
-	return lines[i].order < lines[j].order
+	return lh[i].order < lh[j].order
 }
-func (lines lineHeap) Swap(i, j int)  { lines[i], lines[j] = lines[j], lines[i] }
-func (lines *lineHeap) Push(line any) { *lines = append(*lines, line.(queued)) }
-func (lines *lineHeap) Pop() any {
-	old := *lines
+func (lh lineHeap) Swap(i, j int)  { lh[i], lh[j] = lh[j], lh[i] }
+func (lh *lineHeap) Push(line any) { *lh = append(*lh, line.(queued)) }
+func (lh *lineHeap) Pop() any {
+	old := *lh
 	last := old[len(old)-1]
 	old[len(old)-1] = queued{}
-	*lines = old[:len(old)-1]
+	*lh = old[:len(old)-1]
 	return last
 }

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// once hands on what the pods have written until now.
+// once passes on the existing lines of the pods.
 func once(ctx context.Context, source Source, selection Selection, options Options, pass func(Line) bool) error {
 	list, err := source.List(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func once(ctx context.Context, source Source, selection Selection, options Optio
 		pod := attempts.pods[0]
 		for _, origin := range originsOf(selection, pod, attempts.place) {
 			if state := stateOf(pod, origin.container); !state.started {
-				missing = append(missing, nothingYet(&origin, state))
+				missing = append(missing, noLogReason(&origin, state))
 				continue
 			}
 			feeds = append(feeds, &feed{source: source, origin: origin, options: options})
@@ -48,14 +48,14 @@ func once(ctx context.Context, source Source, selection Selection, options Optio
 	return readAll(ctx, feeds, func(int) reading { return reading{last: true} }, options.Notify, pass)
 }
 
-func nothingYet(origin *origin, state state) string {
-	if state.over {
+func noLogReason(origin *origin, state state) string {
+	if state.finished {
 		return fmt.Sprintf("%s has no log: its container never ran", origin)
 	}
 	return fmt.Sprintf("%s has no log yet: %s", origin, state.waits)
 }
 
-// readPrevious hands on what ran before.
+// readPrevious passes on the lines of the previous runs.
 func readPrevious(ctx context.Context, source Source, selection Selection, options Options, all []attempts, pass func(Line) bool) error {
 	var runs, pods []*feed
 	var names []string
@@ -77,7 +77,7 @@ func readPrevious(ctx context.Context, source Source, selection Selection, optio
 	return readAll(ctx, append(runs, pods...), func(index int) reading { return reading{last: true, previous: index < len(runs)} }, options.Notify, pass)
 }
 
-// podBefore is the newest pod before the newest that has run the container.
+// podBefore returns the newest pod, except the first, that has run the container.
 func podBefore(pods []*corev1.Pod, container string) *corev1.Pod {
 	for _, pod := range pods[1:] {
 		if stateOf(pod, container).started {
@@ -87,8 +87,8 @@ func podBefore(pods []*corev1.Pod, container string) *corev1.Pod {
 	return nil
 }
 
-// readAll reads feeds to where their logs end now, all at the same time and each
-// as fast as its lines are taken. Afterwards none is read any more.
+// readAll reads feeds up to the current ends of their logs, in parallel, and each as
+// fast as its lines are consumed.
 func readAll(ctx context.Context, feeds []*feed, how func(index int) reading, notify func(string), pass func(Line) bool) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,8 +116,8 @@ func readAll(ctx context.Context, feeds []*feed, how func(index int) reading, no
 	}
 }
 
-func (feed *feed) readInto(ctx context.Context, how reading, notify func(string), lines chan<- Line) error {
-	err := feed.readStubbornly(ctx, how, func(line Line) bool {
+func (f *feed) readInto(ctx context.Context, how reading, notify func(string), lines chan<- Line) error {
+	err := f.readWithRetries(ctx, how, func(line Line) bool {
 		select {
 		case lines <- line:
 			return true
@@ -129,27 +129,26 @@ func (feed *feed) readInto(ctx context.Context, how reading, notify func(string)
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		notify(fmt.Sprintf("%s is gone, and its log with it", &feed.origin))
+		notify(fmt.Sprintf("%s was deleted, and its log with it", &f.origin))
 		return nil
 	default:
-		return fmt.Errorf("the log of %s, container %s: %w", &feed.origin, feed.origin.container, err)
+		return fmt.Errorf("the log of %s, container %s: %w", &f.origin, f.origin.container, err)
 	}
 }
 
-// readStubbornly takes a stream that breaks up again, as long as something comes
-// of it.
-func (feed *feed) readStubbornly(ctx context.Context, how reading, pass func(Line) bool) error {
-	const patience = 5
+// readWithRetries reopens a broken stream as long as it makes progress.
+func (f *feed) readWithRetries(ctx context.Context, how reading, pass func(Line) bool) error {
+	const maxFailures = 5
 	for failed := 0; ; {
-		before := feed.position
-		err := feed.read(ctx, how, pass)
+		before := f.position
+		err := f.read(ctx, how, pass)
 		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil || isFinal(err) {
 			return err
 		}
-		if failed++; feed.position != before {
+		if failed++; f.position != before {
 			failed = 0
 		}
-		if failed == patience {
+		if failed == maxFailures {
 			return err
 		}
 		if !pause(ctx, time.Duration(failed)*200*time.Millisecond) {
@@ -158,14 +157,14 @@ func (feed *feed) readStubbornly(ctx context.Context, how reading, pass func(Lin
 	}
 }
 
-// isFinal tells errors that asking again does not change.
+// isFinal reports whether a retry would fail with the same error.
 func isFinal(err error) bool {
 	return errors.Is(err, errCleared) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
-// pause is false if there is no point in going on.
-func pause(ctx context.Context, long time.Duration) bool {
-	timer := time.NewTimer(long)
+// pause waits. It returns false if the context is canceled.
+func pause(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

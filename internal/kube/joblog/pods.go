@@ -11,14 +11,14 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// place is what a pod is in its job. Pods that follow each other in one place are
-// attempts at the same thing.
+// place is the role and index of a pod in its job. A restarted pod has the place of the
+// pod before it.
 type place struct {
 	role   string
 	worker int32
 }
 
-// placeOf is where a pod belongs; false if it is not selected.
+// placeOf returns the place of a pod; false if it is not selected.
 func placeOf(source Source, selection Selection, pod *corev1.Pod) (place, bool) {
 	at := place{role: pod.Labels[training.LabelReplicaType], worker: -1}
 	roles := selection.Roles
@@ -50,9 +50,9 @@ type origin struct {
 	place     place
 }
 
-func (origin *origin) String() string { return fmt.Sprintf("%s (pod %s)", origin.place, origin.pod) }
+func (o *origin) String() string { return fmt.Sprintf("%s (pod %s)", o.place, o.pod) }
 
-// originsOf are the containers of a pod that are selected.
+// originsOf returns the selected containers of a pod.
 func originsOf(selection Selection, pod *corev1.Pod, at place) (origins []origin) {
 	add := func(container string) {
 		origins = append(origins, origin{uid: pod.UID, pod: pod.Name, container: container, place: at})
@@ -81,14 +81,14 @@ func containerNames(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// attempts are the pods of a place, newest first.
+// attempts are the pods of one place, newest first.
 type attempts struct {
 	place place
 	pods  []*corev1.Pod
 }
 
-// selected are the pods that are asked for, by place: launcher and initializer
-// before workers, workers by number.
+// selected returns the selected pods by place: launcher and initializer before workers,
+// workers by index.
 func selected(source Source, selection Selection, pods []corev1.Pod) []attempts {
 	byPlace := map[place][]*corev1.Pod{}
 	for i := range pods {
@@ -96,20 +96,20 @@ func selected(source Source, selection Selection, pods []corev1.Pod) []attempts 
 			byPlace[at] = append(byPlace[at], &pods[i])
 		}
 	}
-	found := make([]attempts, 0, len(byPlace))
+	result := make([]attempts, 0, len(byPlace))
 	for at, pods := range byPlace {
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 		})
-		found = append(found, attempts{place: at, pods: pods})
+		result = append(result, attempts{place: at, pods: pods})
 	}
-	slices.SortFunc(found, func(a, b attempts) int {
+	slices.SortFunc(result, func(a, b attempts) int {
 		return cmp.Or(cmp.Compare(a.place.role, b.place.role), cmp.Compare(a.place.worker, b.place.worker))
 	})
-	return found
+	return result
 }
 
-// unknownContainer is the error if none of the pods has the container.
+// unknownContainer returns an error if none of the pods has the container.
 func unknownContainer(selection Selection, all []attempts) error {
 	if selection.Container == "" || len(all) == 0 {
 		return nil
@@ -131,47 +131,46 @@ func unknownContainer(selection Selection, all []attempts) error {
 	return err
 }
 
-// state is where a container stands.
+// state is the state of a container.
 type state struct {
-	// started: it runs, or has run.
+	// started: it is running or has run.
 	started bool
-	// running now.
 	running bool
-	// over: it will not run again.
-	over bool
-	// run is whose log is read when a container's is asked for, and before the run
-	// before it; both by the IDs of the container runtime.
+	// finished: it will not run again.
+	finished bool
+	// run is the newest run, whose log the kubelet returns, and before the run before it;
+	// both are container IDs.
 	run, before string
-	// waits says what it waits for, if it has not started.
+	// waits is what it is waiting for, if it has not started.
 	waits string
 }
 
-// stateOf is where a container of a pod stands. A pod that is gone has none.
+// stateOf returns the state of a container.
 func stateOf(pod *corev1.Pod, container string) state {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		if status.Name != container {
 			continue
 		}
-		found := state{
-			running: status.State.Running != nil,
-			over:    ended || status.State.Terminated != nil && staysEnded(pod, container, status.State.Terminated.ExitCode),
+		result := state{
+			running:  status.State.Running != nil,
+			finished: ended || status.State.Terminated != nil && isNotRestarted(pod, container, status.State.Terminated.ExitCode),
 		}
-		found.run, found.before = runs(&status)
-		found.started = found.run != ""
-		if waiting := status.State.Waiting; waiting != nil && !found.started {
-			found.waits = waiting.Reason
+		result.run, result.before = runs(&status)
+		result.started = result.run != ""
+		if waiting := status.State.Waiting; waiting != nil && !result.started {
+			result.waits = waiting.Reason
 			if waiting.Message != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
-				found.waits += ": " + waiting.Message
+				result.waits += ": " + waiting.Message
 			}
 		}
-		return found
+		return result
 	}
-	return state{over: ended, waits: waitsForPlace(pod)}
+	return state{finished: ended, waits: noContainerReason(pod)}
 }
 
-// runs are the last run of a container and the one before it. A container that
-// could not be started is said to have ended too, but without an ID.
+// runs returns the last run of a container and the one before it. A container that could
+// not be started is terminated too, but has no ID.
 func runs(status *corev1.ContainerStatus) (run, before string) {
 	if ended := status.LastTerminationState.Terminated; ended != nil {
 		before = ended.ContainerID
@@ -186,8 +185,8 @@ func runs(status *corev1.ContainerStatus) (run, before string) {
 	}
 }
 
-// staysEnded tells whether kubelet leaves a container that has ended as it is.
-func staysEnded(pod *corev1.Pod, container string, exitCode int32) bool {
+// isNotRestarted reports whether the kubelet does not restart a terminated container.
+func isNotRestarted(pod *corev1.Pod, container string, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	for _, init := range pod.Spec.InitContainers {
 		if init.Name == container {
@@ -197,15 +196,15 @@ func staysEnded(pod *corev1.Pod, container string, exitCode int32) bool {
 	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && exitCode == 0
 }
 
-// waitsForPlace says why a pod has no containers yet.
-func waitsForPlace(pod *corev1.Pod) string {
+// noContainerReason returns why a pod has no containers yet.
+func noContainerReason(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return "it has no node yet: " + cmp.Or(condition.Message, condition.Reason)
+			return "it is not scheduled yet: " + cmp.Or(condition.Message, condition.Reason)
 		}
 	}
 	if pod.Spec.NodeName == "" {
-		return "it has no node yet"
+		return "it is not scheduled yet"
 	}
 	return "its containers are being created"
 }

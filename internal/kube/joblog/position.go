@@ -2,84 +2,83 @@ package joblog
 
 import "time"
 
-// position is how far the log of one run of a container has been read: enough to
-// find the place again in another stream of it, and no more.
+// position is how far the log of one run of a container has been read, so that another
+// stream can continue there.
 //
-// An API server takes the time to begin at in whole seconds only, and the times in
-// a log are not strictly in order: its two streams are stamped separately. So
-// reading goes on from the second before the last line's, and as many lines are
-// passed over as were read with a time from there on.
+// An API server only accepts whole seconds for sinceTime, and the times in a log are not
+// strictly sorted: stdout and stderr get their times separately. So reading continues
+// from the second before the last line, and skips as many lines as were already read
+// since then.
 type position struct {
-	// first is the time of the first line, last the latest of all.
+	// first is the time of the first line, last the latest time.
 	first, last time.Time
-	// second of the latest line, and how many lines were read in the one before it
-	// and in itself.
+	// second is that of the latest line; counts are the lines in the second before it and
+	// in itself.
 	second int64
 	counts [2]int
-	// pieces of a line that were read before it was complete.
+	// pieces is how many pieces of an incomplete line were read.
 	pieces int
 }
 
-// took notes a complete line.
-func (position *position) took(at time.Time) {
-	position.pieces = 0
+// advance records a complete line.
+func (p *position) advance(at time.Time) {
+	p.pieces = 0
 	if at.IsZero() {
 		return
 	}
-	if position.first.IsZero() {
-		position.first, position.second = at, at.Unix()
+	if p.first.IsZero() {
+		p.first, p.second = at, at.Unix()
 	}
-	if at.After(position.last) {
-		position.last = at
+	if at.After(p.last) {
+		p.last = at
 	}
 	switch second := at.Unix(); {
-	case second > position.second+1:
-		position.counts = [2]int{0, 1}
-		position.second = second
-	case second == position.second+1:
-		position.counts = [2]int{position.counts[1], 1}
-		position.second = second
-	case second == position.second:
-		position.counts[1]++
-	case second == position.second-1:
-		position.counts[0]++
+	case second > p.second+1:
+		p.counts = [2]int{0, 1}
+		p.second = second
+	case second == p.second+1:
+		p.counts = [2]int{p.counts[1], 1}
+		p.second = second
+	case second == p.second:
+		p.counts[1]++
+	case second == p.second-1:
+		p.counts[0]++
 	}
 }
 
-// begun tells whether anything was read.
-func (position *position) begun() bool { return !position.first.IsZero() }
+// begun reports whether any line was read.
+func (p *position) begun() bool { return !p.first.IsZero() }
 
-// since is the second to read on from.
-func (position *position) since() time.Time { return time.Unix(position.second-1, 0).UTC() }
+// since is the second to continue from.
+func (p *position) since() time.Time { return time.Unix(p.second-1, 0).UTC() }
 
-// replay is what to pass over in a stream that begins at since.
-func (position *position) replay() replay {
-	if !position.begun() {
-		return replay{pieces: position.pieces}
+// replay returns what to skip in a stream that starts at since.
+func (p *position) replay() replay {
+	if !p.begun() {
+		return replay{pieces: p.pieces}
 	}
-	return replay{first: position.first, last: position.last, lines: position.counts[0] + position.counts[1], pieces: position.pieces}
+	return replay{first: p.first, last: p.last, lines: p.counts[0] + p.counts[1], pieces: p.pieces}
 }
 
-// replay passes over what was read before.
+// replay skips lines that were read before.
 type replay struct {
 	first, last   time.Time
 	lines, pieces int
 }
 
-// known tells whether a line was read before. What is newer than all that was read
-// is new, even if fewer lines came before it than expected: they went with a log
-// that was rotated.
-func (replay *replay) known(at time.Time) bool {
+// known reports whether a line was read before. A line that is newer than all of them is
+// new, even if fewer lines came before it than expected: the log may have been rotated.
+func (r *replay) known(at time.Time) bool {
 	switch {
-	case at.IsZero() || replay.last.IsZero():
+	case at.IsZero() || r.last.IsZero():
 		return false
-	case at.After(replay.last):
-		replay.lines = 0
+	case at.After(r.last):
+		r.lines = 0
 		return false
-	case at.Before(replay.first):
+	case at.Before(r.first):
 		return true
-	case replay.lines > 0:
-		replay.lines--
+	case r.lines > 0:
+		r.lines--
 		return true
 	default:
 		return false

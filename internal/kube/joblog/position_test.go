@@ -44,7 +44,7 @@ func texts(lines []stamped) []string {
 }
 
 // Whatever breaks, wherever: each line is read once, and in its order.
-func TestReadingGoesOnWhereAStreamBroke(t *testing.T) {
+func TestBrokenStreamContinues(t *testing.T) {
 	for seed := range uint64(300) {
 		dice := rand.New(rand.NewPCG(seed, 0))
 		cluster := newBreaking(seed, 1+dice.IntN(2000))
@@ -124,7 +124,7 @@ func TestARotatedLog(t *testing.T) {
 	at := func(milliseconds int) time.Time { return begin.Add(time.Duration(milliseconds) * time.Millisecond) }
 	var position position
 	for _, read := range []int{0, 10, 20, 30} {
-		position.took(at(read))
+		position.advance(at(read))
 	}
 	replay := position.replay()
 	var taken []int

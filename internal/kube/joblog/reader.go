@@ -11,74 +11,74 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// How long a stream may take to end by itself once there is nothing more to come,
-// and how long a reader waits before it asks again.
 const (
-	grace        = 2 * time.Second
-	shortestWait = 100 * time.Millisecond
-	longestWait  = 3 * time.Second
+	// grace is how long a stream may take to end by itself when the pod is deleted.
+	grace = 2 * time.Second
+	// minWait and maxWait bound the wait before a retry.
+	minWait = 100 * time.Millisecond
+	maxWait = 3 * time.Second
 )
 
-// reader follows one container: it waits until there is a log, reads on when it is
-// started anew in its pod, and takes streams that break up again.
+// reader follows one container: it waits until there is a log, continues when the
+// container is restarted, and reopens broken streams.
 type reader struct {
 	feed   *feed
 	notify func(string)
-	// settle is closed when nothing more will come: what is there is read, and no
-	// more.
+	// settle is closed when no more lines will come: the reader reads the existing lines
+	// and finishes.
 	settle <-chan struct{}
 
 	lock sync.Mutex
 	pod  *corev1.Pod
-	// changed wakes the reader when the pod is another.
+	// changed wakes the reader when the pod has changed.
 	changed chan struct{}
-	// gone is closed when the pod is.
-	gone chan struct{}
+	// deleted is closed when the pod is deleted.
+	deleted chan struct{}
 
-	// run of the container that is read, and the last one that was read to its end.
+	// run is the run that is read, complete the last one that was read to its end.
 	run, complete string
 	wait          time.Duration
 }
 
 func newReader(feed *feed, pod *corev1.Pod, notify func(string), settle <-chan struct{}) *reader {
 	return &reader{
-		feed: feed, pod: pod, notify: notify, settle: settle, changed: make(chan struct{}, 1), gone: make(chan struct{}),
+		feed: feed, pod: pod, notify: notify, settle: settle, changed: make(chan struct{}, 1), deleted: make(chan struct{}),
 		run: stateOf(pod, feed.origin.container).run,
 	}
 }
 
-// update tells the reader how its pod stands; nil if it is gone.
-func (reader *reader) update(pod *corev1.Pod) {
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if reader.pod == nil {
+// update sets the pod; nil if it was deleted.
+func (r *reader) update(pod *corev1.Pod) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.pod == nil {
 		return
 	}
-	if reader.pod = pod; pod == nil {
-		close(reader.gone)
+	if r.pod = pod; pod == nil {
+		close(r.deleted)
 	}
 	select {
-	case reader.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
-// state is how the container stands; false if its pod is gone.
-func (reader *reader) state() (state, bool) {
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if reader.pod == nil {
+// state returns the state of the container; false if its pod was deleted.
+func (r *reader) state() (state, bool) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.pod == nil {
 		return state{}, false
 	}
-	return stateOf(reader.pod, reader.feed.origin.container), true
+	return stateOf(r.pod, r.feed.origin.container), true
 }
 
-// follow reads until there is nothing more to come.
-func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
+// follow reads until no more lines will come.
+func (r *reader) follow(ctx context.Context, pass func(Line) bool) error {
 	for {
-		over, err := reader.step(ctx, pass)
+		done, err := r.step(ctx, pass)
 		switch {
-		case err == nil && over:
+		case err == nil && done:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -89,102 +89,101 @@ func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
 		case err == nil:
 			continue
 		}
-		reader.wait = min(max(2*reader.wait, shortestWait), longestWait)
-		if !reader.pause(ctx, reader.wait) || !reader.refresh(ctx) {
+		r.wait = min(max(2*r.wait, minWait), maxWait)
+		if !r.pause(ctx, r.wait) || !r.refresh(ctx) {
 			return nil
 		}
 	}
 }
 
-// refresh looks at the pod before it is asked for its log again: a worker that was
-// replaced has the same name, and its log is for another reader. It is false if
-// the pod is gone.
-func (reader *reader) refresh(ctx context.Context) bool {
-	pod, err := reader.feed.source.Get(ctx, reader.feed.origin.pod)
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != reader.feed.origin.uid {
+// refresh reads the pod before its log is opened again: a replaced worker has the same
+// name, and another reader reads its log. It returns false if the pod was deleted.
+func (r *reader) refresh(ctx context.Context) bool {
+	pod, err := r.feed.source.Get(ctx, r.feed.origin.pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != r.feed.origin.uid {
 		return false
 	}
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if err == nil && reader.pod != nil {
-		reader.pod = pod
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if err == nil && r.pod != nil {
+		r.pod = pod
 	}
 	return true
 }
 
-// step does what the container's state asks for. It is true when the log is over.
-func (reader *reader) step(ctx context.Context, pass func(Line) bool) (over bool, err error) {
-	state, there := reader.state()
-	if !there {
+// step does what the container's state requires. done is true at the end of the log.
+func (r *reader) step(ctx context.Context, pass func(Line) bool) (done bool, err error) {
+	state, exists := r.state()
+	if !exists {
 		return true, nil
 	}
-	if err := reader.catchRuns(ctx, state, pass); err != nil {
+	if err := r.catchRuns(ctx, state, pass); err != nil {
 		return false, err
 	}
 	switch {
-	case !state.started && state.over:
-		reader.notify(nothingYet(&reader.feed.origin, state))
+	case !state.started && state.finished:
+		r.notify(noLogReason(&r.feed.origin, state))
 		return true, nil
-	case !state.started, reader.complete == state.run && !state.over:
-		return !reader.pause(ctx, time.Minute), nil
-	case reader.complete == state.run:
+	case !state.started, r.complete == state.run && !state.finished:
+		return !r.pause(ctx, time.Minute), nil
+	case r.complete == state.run:
 		return true, nil
-	case state.running && !reader.settled():
-		return false, reader.stream(ctx, pass)
+	case state.running && !r.settled():
+		return false, r.stream(ctx, pass)
 	}
-	before := reader.feed.position
-	if err := reader.feed.read(ctx, reading{last: true}, pass); err != nil {
-		return false, reader.calmed(before, err)
+	before := r.feed.position
+	if err := r.feed.read(ctx, reading{last: true}, pass); err != nil {
+		return false, r.resetWait(before, err)
 	}
-	reader.complete = state.run
-	return state.over || reader.settled(), nil
+	r.complete = state.run
+	return state.finished || r.settled(), nil
 }
 
-// catchRuns reads what is left of a run that was followed by another.
-func (reader *reader) catchRuns(ctx context.Context, state state, pass func(Line) bool) error {
-	if state.run == reader.run {
+// catchRuns reads the rest of a run after the container was restarted.
+func (r *reader) catchRuns(ctx context.Context, state state, pass func(Line) bool) error {
+	if state.run == r.run {
 		return nil
 	}
-	if missed := reader.run != "" && state.before != "" && state.before != reader.complete; missed {
-		if state.before != reader.run {
-			reader.notify(fmt.Sprintf("%s was started anew more than once; some of its lines may be lost", &reader.feed.origin))
+	if missed := r.run != "" && state.before != "" && state.before != r.complete; missed {
+		if state.before != r.run {
+			r.notify(fmt.Sprintf("%s was restarted more than once; some of its lines may be lost", &r.feed.origin))
 		}
-		err := reader.feed.read(ctx, reading{last: true, previous: true}, pass)
+		err := r.feed.read(ctx, reading{last: true, previous: true}, pass)
 		if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) && !errors.Is(err, errCleared) {
 			return err
 		}
 	}
-	reader.run = state.run
-	reader.feed.position.pieces = 0
+	r.run = state.run
+	r.feed.position.pieces = 0
 	return nil
 }
 
-// stream follows one stream until it ends. What ends it is found out afterwards,
-// from the pod: a stream that was cut off looks the same as one that is over.
-func (reader *reader) stream(ctx context.Context, pass func(Line) bool) error {
+// stream follows one stream until it ends. The pod tells later whether it is complete: a
+// broken stream looks the same as a complete one.
+func (r *reader) stream(ctx context.Context, pass func(Line) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go reader.cutOff(ctx, cancel)
-	before := reader.feed.position
-	err := reader.feed.read(ctx, reading{follow: true}, pass)
-	if reader.settled() && !errors.Is(err, errStopped) {
+	go r.cutOff(ctx, cancel)
+	before := r.feed.position
+	err := r.feed.read(ctx, reading{follow: true}, pass)
+	if r.settled() && !errors.Is(err, errStopped) {
 		return nil
 	}
 	if err == nil {
 		err = errEnded
 	}
-	return reader.calmed(before, err)
+	return r.resetWait(before, err)
 }
 
-// errEnded: a stream has ended although the container was last seen running.
+// errEnded: a stream has ended although the container was running.
 var errEnded = errors.New("the stream has ended")
 
-// cutOff ends a stream that does not end by itself although nothing more comes.
-func (reader *reader) cutOff(ctx context.Context, cancel func()) {
+// cutOff cancels a stream that does not end by itself although no more lines come.
+func (r *reader) cutOff(ctx context.Context, cancel func()) {
 	select {
-	case <-reader.settle:
+	case <-r.settle:
 		cancel()
-	case <-reader.gone:
+	case <-r.deleted:
 		if pause(ctx, grace) {
 			cancel()
 		}
@@ -192,38 +191,38 @@ func (reader *reader) cutOff(ctx context.Context, cancel func()) {
 	}
 }
 
-// calmed forgets earlier failures if something was read since.
-func (reader *reader) calmed(before position, err error) error {
-	if reader.feed.position != before {
-		reader.wait = 0
+// resetWait resets the wait after failures if something was read since.
+func (r *reader) resetWait(before position, err error) error {
+	if r.feed.position != before {
+		r.wait = 0
 	}
 	return err
 }
 
-func (reader *reader) settled() bool {
+func (r *reader) settled() bool {
 	select {
-	case <-reader.settle:
+	case <-r.settle:
 		return true
 	default:
 		return false
 	}
 }
 
-// pause waits for news. It is false if there will be none.
-func (reader *reader) pause(ctx context.Context, long time.Duration) bool {
-	settle := reader.settle
-	if reader.settled() {
-		state, there := reader.state()
-		if !there || !state.started || reader.complete == state.run {
+// pause waits for a change of the pod. It returns false if there will be none.
+func (r *reader) pause(ctx context.Context, timeout time.Duration) bool {
+	settle := r.settle
+	if r.settled() {
+		state, exists := r.state()
+		if !exists || !state.started || r.complete == state.run {
 			return false
 		}
-		// What is there is still to be read.
+		// Existing lines must still be read.
 		settle = nil
 	}
-	timer := time.NewTimer(long)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-reader.changed:
+	case <-r.changed:
 	case <-timer.C:
 	case <-settle:
 	case <-ctx.Done():

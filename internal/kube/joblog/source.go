@@ -15,23 +15,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// Source is where the pods of one job, and their logs, are found.
+// Source provides the pods of one job and their logs.
 type Source interface {
-	// List is the pods as they are now, and Watch what becomes of them from then on.
+	// List returns the pods, and Watch their changes since then.
 	List(ctx context.Context) (*corev1.PodList, error)
 	Watch(ctx context.Context, resourceVersion string) (watch.Interface, error)
-	// Get is one pod as it is now.
+	// Get returns one pod.
 	Get(ctx context.Context, pod string) (*corev1.Pod, error)
-	// Open is the log of one container.
+	// Open opens the log of one container.
 	Open(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
-	// Worker is the number of a worker.
+	// Worker returns the index of a worker.
 	Worker(pod *corev1.Pod) (int32, bool)
 }
 
-// FromCluster reads the pods of a job. Of the job, its kind, name, namespace and
-// number of workers must be known.
-func FromCluster(client typedcorev1.PodsGetter, made *job.Job) Source {
-	return &cluster{pods: client.Pods(made.Namespace), job: made, selector: labels.SelectorFromSet(plan.Selector(made)).String()}
+// FromCluster reads the pods of a job from the cluster. The model needs kind, name,
+// namespace and number of workers.
+func FromCluster(client typedcorev1.PodsGetter, model *job.Job) Source {
+	return &cluster{pods: client.Pods(model.Namespace), job: model, selector: labels.SelectorFromSet(plan.Selector(model)).String()}
 }
 
 type cluster struct {
@@ -40,37 +40,37 @@ type cluster struct {
 	selector string
 }
 
-func (cluster *cluster) List(ctx context.Context) (*corev1.PodList, error) {
-	options := metav1.ListOptions{LabelSelector: cluster.selector, Limit: partial.PageSize}
-	var found []corev1.Pod
+func (c *cluster) List(ctx context.Context) (*corev1.PodList, error) {
+	options := metav1.ListOptions{LabelSelector: c.selector, Limit: partial.PageSize}
+	var pods []corev1.Pod
 	for {
-		page, err := cluster.pods.List(ctx, options)
+		page, err := c.pods.List(ctx, options)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page.Items {
 			partial.TrimPod(&page.Items[i])
-			found = append(found, page.Items[i])
+			pods = append(pods, page.Items[i])
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
-			page.Items = found
+			page.Items = pods
 			return page, nil
 		}
 	}
 }
 
-func (cluster *cluster) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {
-	return cluster.pods.Watch(ctx, metav1.ListOptions{LabelSelector: cluster.selector, ResourceVersion: resourceVersion})
+func (c *cluster) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {
+	return c.pods.Watch(ctx, metav1.ListOptions{LabelSelector: c.selector, ResourceVersion: resourceVersion})
 }
 
-func (cluster *cluster) Get(ctx context.Context, pod string) (*corev1.Pod, error) {
-	return cluster.pods.Get(ctx, pod, metav1.GetOptions{})
+func (c *cluster) Get(ctx context.Context, pod string) (*corev1.Pod, error) {
+	return c.pods.Get(ctx, pod, metav1.GetOptions{})
 }
 
-func (cluster *cluster) Open(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-	return cluster.pods.GetLogs(pod, options).Stream(ctx)
+func (c *cluster) Open(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	return c.pods.GetLogs(pod, options).Stream(ctx)
 }
 
-func (cluster *cluster) Worker(pod *corev1.Pod) (int32, bool) {
-	return cluster.job.WorkerIndex(pod)
+func (c *cluster) Worker(pod *corev1.Pod) (int32, bool) {
+	return c.job.WorkerIndex(pod)
 }

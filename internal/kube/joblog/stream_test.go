@@ -121,7 +121,7 @@ func TestAClearedLog(t *testing.T) {
 	run := cluster.find("launcher").runs[0]
 	run.lines, run.cleared = nil, true
 	lines, err := collect(t, cluster, Selection{}, Options{})
-	if len(lines) != 4 || err == nil || !strings.Contains(err.Error(), "the launcher (pod launcher), container main: its node has cleared the log away") {
+	if len(lines) != 4 || err == nil || !strings.Contains(err.Error(), "the launcher (pod launcher), container main: its node has deleted the log") {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
 }

@@ -7,30 +7,31 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// How each MPI says which rank wrote a line, as internal/engine/mpi has it do so.
+// tags match the rank tags of each MPI implementation, with the options of
+// internal/engine/mpi.
 var tags = map[mpi.Implementation]*regexp.Regexp{
 	// [1,3]<stdout>:text is Open MPI 4, and [1,3]<stdout>: text is 5: the number of
 	// the job, then the rank. With "--output tag-detailed" 5 also writes the host.
 	mpi.OpenMPI: regexp.MustCompile(`^\[(?:[^\]\s]*[,:])?(\d+)\](?:\[[^\]]*\])?<std(?:out|err|diag)>:`),
-	// [3] text is what Hydra makes of -prepend-rank.
+	// [3] text is the format of Hydra's -prepend-rank.
 	mpi.MPICH:    hydraTag,
 	mpi.IntelMPI: hydraTag,
 }
 
 var hydraTag = regexp.MustCompile(`^\[(\d+)\] `)
 
-// Rank is the rank that a line says it is from, or NoRank.
+// Rank returns the rank in the tag of a line, or NoRank.
 func Rank(implementation mpi.Implementation, text string) int {
-	form, known := tags[implementation]
+	pattern, known := tags[implementation]
 	if !known || len(text) < 3 || text[0] != '[' {
 		return NoRank
 	}
 	// A tag is short; the line may not be.
-	found := form.FindStringSubmatch(text[:min(len(text), 512)])
-	if found == nil {
+	match := pattern.FindStringSubmatch(text[:min(len(text), 512)])
+	if match == nil {
 		return NoRank
 	}
-	rank, err := strconv.Atoi(found[1])
+	rank, err := strconv.Atoi(match[1])
 	if err != nil {
 		return NoRank
 	}

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// change is what has become of pods.
+// change is a change of pods.
 type change struct {
 	pods []*corev1.Pod
-	// all: there are no others.
-	all  bool
-	gone []types.UID
-	// err ends it all.
+	// all: the job has no other pods.
+	all     bool
+	deleted []types.UID
+	// err stops everything.
 	err error
 }
 
@@ -30,8 +30,8 @@ func snapshot(list *corev1.PodList) change {
 	return now
 }
 
-// watchPods tells what becomes of the pods. A watch that ends is taken up again;
-// what happened meanwhile is found by looking at everything.
+// watchPods sends changes of the pods. After a watch has ended, it lists all pods and
+// watches again.
 func watchPods(ctx context.Context, source Source, resourceVersion string, notify func(string), changes chan<- change) {
 	send := func(change change) bool {
 		select {
@@ -53,9 +53,9 @@ func watchPods(ctx context.Context, source Source, resourceVersion string, notif
 				return
 			}
 			if failed++; failed == 3 {
-				notify(fmt.Sprintf("the pods cannot be watched (%v); trying again", err))
+				notify(fmt.Sprintf("the pods cannot be watched (%v); retrying", err))
 			}
-			if !pause(ctx, min(time.Duration(failed)*200*time.Millisecond, longestWait)) {
+			if !pause(ctx, min(time.Duration(failed)*200*time.Millisecond, maxWait)) {
 				return
 			}
 			if list, err = source.List(ctx); err != nil {
@@ -87,7 +87,7 @@ func watchOnce(ctx context.Context, source Source, resourceVersion string, send 
 		case !isPod:
 			continue
 		case event.Type == watch.Deleted:
-			send(change{gone: []types.UID{pod.UID}})
+			send(change{deleted: []types.UID{pod.UID}})
 		case event.Type == watch.Added || event.Type == watch.Modified:
 			send(change{pods: []*corev1.Pod{pod}})
 		}

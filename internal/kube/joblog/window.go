@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// How much is held back at most, so that lines which come late find their place.
+// Limits of what is held back.
 const (
-	mostLines = 8192
-	mostBytes = 16 << 20
+	maxLines = 8192
+	maxBytes = 16 << 20
 )
 
-// window holds the newest lines back for a moment, so that lines of different pods
-// come in the order of their time although they arrive in another. It has no
-// clock: times of arrival are told.
+// window holds the newest lines back for a moment, to sort lines of different pods by
+// time although they arrive in another order. It has no clock: the caller passes the
+// times of arrival.
 type window struct {
 	patience time.Duration
 	waiting  lineHeap
-	// arrivals of the lines, oldest first; those that have left are passed over.
+	// arrivals of the lines, oldest first; may contain lines that were taken already.
 	arrivals []arrival
 	held     map[uint64]bool
 	bytes    int
@@ -33,46 +33,46 @@ func newWindow(patience time.Duration) *window {
 	return &window{patience: patience, held: map[uint64]bool{}}
 }
 
-func (window *window) add(line Line, now time.Time) {
-	heap.Push(&window.waiting, queued{line: line, order: window.next})
-	window.arrivals = append(window.arrivals, arrival{order: window.next, at: now})
-	window.held[window.next] = true
-	window.bytes += len(line.Text)
-	window.next++
+func (w *window) add(line Line, now time.Time) {
+	heap.Push(&w.waiting, queued{line: line, order: w.next})
+	w.arrivals = append(w.arrivals, arrival{order: w.next, at: now})
+	w.held[w.next] = true
+	w.bytes += len(line.Text)
+	w.next++
 }
 
-// due is when the next line has waited long enough; false if none waits.
-func (window *window) due() (time.Time, bool) {
-	for len(window.arrivals) > 0 && !window.held[window.arrivals[0].order] {
-		window.arrivals = window.arrivals[1:]
+// due returns when the next line has waited long enough; false if none is waiting.
+func (w *window) due() (time.Time, bool) {
+	for len(w.arrivals) > 0 && !w.held[w.arrivals[0].order] {
+		w.arrivals = w.arrivals[1:]
 	}
-	if len(window.arrivals) == 0 {
+	if len(w.arrivals) == 0 {
 		return time.Time{}, false
 	}
-	return window.arrivals[0].at.Add(window.patience), true
+	return w.arrivals[0].at.Add(w.patience), true
 }
 
-// take is the next line, if it must not be held back any longer: a line that came
-// no earlier in time has waited long enough, or too much is held.
-func (window *window) take(now time.Time) (Line, bool) {
-	due, any := window.due()
-	if !any || now.Before(due) && len(window.waiting) <= mostLines && window.bytes <= mostBytes {
+// take returns the next line if a line that is not older has waited long enough, or too
+// much is held.
+func (w *window) take(now time.Time) (Line, bool) {
+	due, any := w.due()
+	if !any || now.Before(due) && len(w.waiting) <= maxLines && w.bytes <= maxBytes {
 		return Line{}, false
 	}
-	return window.pop(), true
+	return w.pop(), true
 }
 
-// flush is the next line, whether or not it has waited.
-func (window *window) flush() (Line, bool) {
-	if len(window.waiting) == 0 {
+// flush returns the next line, whether or not it has waited.
+func (w *window) flush() (Line, bool) {
+	if len(w.waiting) == 0 {
 		return Line{}, false
 	}
-	return window.pop(), true
+	return w.pop(), true
 }
 
-func (window *window) pop() Line {
-	first := heap.Pop(&window.waiting).(queued)
-	delete(window.held, first.order)
-	window.bytes -= len(first.line.Text)
+func (w *window) pop() Line {
+	first := heap.Pop(&w.waiting).(queued)
+	delete(w.held, first.order)
+	w.bytes -= len(first.line.Text)
 	return first.line
 }

@@ -60,7 +60,7 @@ func TestWindowIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"lines": 1, "bytes": 1 << 20} {
 		window := newWindow(time.Hour)
 		held, most := 0, 0
-		for i := range 3 * mostLines {
+		for i := range 3 * maxLines {
 			window.add(Line{Time: begin.Add(time.Duration(i)), Text: strings.Repeat("x", size)}, begin)
 			held++
 			for _, due := window.take(begin); due; _, due = window.take(begin) {
@@ -71,7 +71,7 @@ func TestWindowIsBounded(t *testing.T) {
 				break
 			}
 		}
-		if most > mostLines || most*size > mostBytes {
+		if most > maxLines || most*size > maxBytes {
 			t.Errorf("%s: %d lines of %d bytes were held", name, most, size)
 		}
 	}

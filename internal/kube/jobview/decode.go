@@ -11,8 +11,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Decode reads a job of a kind. Fields that there are not, or twice, would be lost
-// without a word: they are told.
+// Decode decodes a job of a kind. unknown lists unknown and duplicate fields, which would
+// be lost silently.
 func (kind *Kind) Decode(document []byte) (object client.Object, unknown []error, err error) {
 	object = kind.NewObject()
 	if err := job.CheckQuantities(document); err != nil {
@@ -20,9 +20,9 @@ func (kind *Kind) Decode(document []byte) (object client.Object, unknown []error
 	}
 	unknown, err = kjson.UnmarshalStrict(document, object)
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field == "" {
-		err = fmt.Errorf("it is a JSON %s, and not an object", wrong.Value)
+		err = fmt.Errorf("it is a JSON %s, not an object", wrong.Value)
 	} else if is {
-		err = fmt.Errorf("%s takes %s, and not a %s", wrong.Field, wrong.Type, wrong.Value)
+		err = fmt.Errorf("%s must be %s, not a %s", wrong.Field, wrong.Type, wrong.Value)
 	}
 	return object, unknown, err
 }

@@ -10,23 +10,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// eventsPage is how many events are read at a time: a namespace may have very many, of
-// other jobs.
+// eventsPage is the page size of event lists: a namespace may have many events of other
+// jobs.
 const eventsPage = 500
 
-// Events are the events of a job, and the warnings of its pods, oldest first. That
-// images were pulled and containers started, the timeline says already.
-func Events(ctx context.Context, from client.Reader, seen *View, pods map[string]bool) ([]corev1.Event, error) {
-	var found []corev1.Event
+// Events returns the events of a job and the warnings of its pods, oldest first. Normal
+// events of pods are not included: the timeline shows the same.
+func Events(ctx context.Context, from client.Reader, view *View, pods map[string]bool) ([]corev1.Event, error) {
+	var result []corev1.Event
 	for kind, wanted := range map[string]func(*corev1.Event) bool{
-		string(seen.Kind.Kind): func(event *corev1.Event) bool {
-			return event.InvolvedObject.Name == seen.GetName() && event.InvolvedObject.UID == seen.GetUID()
+		string(view.Kind.Kind): func(event *corev1.Event) bool {
+			return event.InvolvedObject.Name == view.GetName() && event.InvolvedObject.UID == view.GetUID()
 		},
 		"Pod": func(event *corev1.Event) bool {
 			return pods[event.InvolvedObject.Name] && event.Type == corev1.EventTypeWarning
 		},
 	} {
-		options := &client.ListOptions{Namespace: seen.GetNamespace(), FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", kind), Limit: eventsPage}
+		options := &client.ListOptions{Namespace: view.GetNamespace(), FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", kind), Limit: eventsPage}
 		for next := true; next; next = options.Continue != "" {
 			var events corev1.EventList
 			if err := from.List(ctx, &events, options); err != nil {
@@ -34,22 +34,22 @@ func Events(ctx context.Context, from client.Reader, seen *View, pods map[string
 			}
 			for i := range events.Items {
 				if wanted(&events.Items[i]) {
-					found = append(found, events.Items[i])
+					result = append(result, events.Items[i])
 				}
 			}
 			options.Continue = events.Continue
 		}
 	}
-	slices.SortStableFunc(found, func(one, other corev1.Event) int {
+	slices.SortStableFunc(result, func(one, other corev1.Event) int {
 		if order := Happened(&one).Compare(Happened(&other)); order != 0 {
 			return order
 		}
 		return slices.Compare([]string{one.InvolvedObject.Name, one.Reason, one.Name}, []string{other.InvolvedObject.Name, other.Reason, other.Name})
 	})
-	return found, nil
+	return result, nil
 }
 
-// Happened is when an event was, in whichever of its fields that is written.
+// Happened returns the time of an event, from whichever field has it.
 func Happened(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil:

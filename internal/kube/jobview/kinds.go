@@ -15,7 +15,7 @@ import (
 type Kind struct {
 	job.Kind
 	GVK schema.GroupVersionKind
-	// Command and Aliases are how users write it, Plural is the resource.
+	// Command and Aliases are the names on the command line, Plural is the resource.
 	Command string
 	Plural  string
 	Aliases []string
@@ -39,7 +39,7 @@ var (
 	Kinds = []*Kind{TrainJobs, MPIJobs}
 )
 
-// Resource is the kind as kubectl names it.
+// Resource returns the resource name for kubectl.
 func (kind *Kind) Resource() string { return kind.Plural + "." + kind.GVK.Group }
 
 // Get reads one job.

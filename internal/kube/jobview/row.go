@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// Row is a job in a list: enough for a table, and small.
+// Row is the summary of a job in a list.
 type Row struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -36,16 +36,16 @@ type Row struct {
 	WorkerStatuses []WorkerStatus `json:"workerStatuses"`
 }
 
-// WorkerStatus is how one worker stands.
+// WorkerStatus is the status of one worker.
 type WorkerStatus struct {
 	Index  int32  `json:"index"`
 	Status string `json:"status"`
 }
 
-// frameworkMPI is what both kinds run.
+// frameworkMPI is the framework of both kinds.
 const frameworkMPI = "MPI"
 
-// Row is the job in a list.
+// Row returns the summary of the job.
 func (view *View) Row() *Row {
 	row := &Row{
 		Kind: string(view.Kind.Kind), Namespace: view.GetNamespace(), Name: view.GetName(), UID: string(view.GetUID()),
@@ -66,7 +66,8 @@ func (view *View) Row() *Row {
 	return row
 }
 
-// Duration is how long a job ran, or runs, as 5m30s; empty if it has not begun.
+// Duration returns how long a job has been running, or ran, as 5m30s; empty if it has
+// not started.
 func (row *Row) Duration(now time.Time) string {
 	if row.StartTime == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package jobview is a job of either kind as its users see it, whichever way they
-// look at it.
+// Package jobview presents a job of either kind to users of the command line and the
+// server.
 package jobview
 
 import (
@@ -25,48 +25,48 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// View is a job of either kind as its users see it.
+// View is a job of either kind with its status.
 type View struct {
 	client.Object
 	Kind *Kind
 	diagnosis.Previous
 	Conditions []metav1.Condition
-	// Suspend is what the user, or a queue, asks for.
+	// Suspend is spec.suspend, set by the user or by a queue.
 	Suspend bool
 }
 
-// Of reads a job.
+// Of returns the view of a job.
 func Of(object client.Object) *View {
 	switch read := object.(type) {
 	case *v2alpha1.TrainJob:
 		return &View{Object: read, Kind: TrainJobs, Previous: diagnosis.FromTrainJob(read), Conditions: read.Status.Conditions, Suspend: isTrue(read.Spec.Suspend)}
 	case *v2beta1.MPIJob:
-		seen := &View{Object: read, Kind: MPIJobs, Previous: diagnosis.FromMPIJob(read), Suspend: isTrue(read.Spec.RunPolicy.Suspend)}
+		view := &View{Object: read, Kind: MPIJobs, Previous: diagnosis.FromMPIJob(read), Suspend: isTrue(read.Spec.RunPolicy.Suspend)}
 		for _, condition := range read.Status.Conditions {
-			seen.Conditions = append(seen.Conditions, metav1.Condition{
+			view.Conditions = append(view.Conditions, metav1.Condition{
 				Type: string(condition.Type), Status: metav1.ConditionStatus(condition.Status), Reason: condition.Reason,
 				Message: condition.Message, LastTransitionTime: condition.LastTransitionTime,
 			})
 		}
-		return seen
+		return view
 	default:
-		panic(fmt.Sprintf("%T is no job", object))
+		panic(fmt.Sprintf("%T is not a job", object))
 	}
 }
 
 func isTrue(value *bool) bool { return value != nil && *value }
 
-// stateRestarting: the job failed and is restarted.
+// stateRestarting is the state of a job that failed and is restarted.
 const stateRestarting = "Restarting"
 
-// States are all that State says.
+// States are all values of State.
 var States = []string{
 	"Submitted", "Queued", "Suspended",
 	string(training.PhasePending), stateRestarting, string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed),
 	"Deleting",
 }
 
-// State is how a job stands, in one word.
+// State returns the state of a job in one word.
 func (view *View) State() string {
 	switch {
 	case view.GetDeletionTimestamp() != nil:
@@ -86,13 +86,13 @@ func (view *View) State() string {
 	}
 }
 
-// IsRestarting tells whether the job failed and is restarted: it waits for the
-// restart, or its new pods do not run yet.
+// IsRestarting reports whether the job failed and is restarted: it is waiting for the
+// restart, or its new pods are not running yet.
 func (view *View) IsRestarting() bool {
 	return view.Restart != nil && view.Phase == training.PhasePending && !view.Suspend && !view.Suspended
 }
 
-// Explanation says why a job stands as it does, in the operator's words.
+// Explanation returns the operator's message for the state of the job.
 func (view *View) Explanation() string {
 	if view.Phase == training.PhaseFailed {
 		return view.FailureMessage
@@ -100,21 +100,21 @@ func (view *View) Explanation() string {
 	if wait := view.QuotaWait; wait != nil && !view.Finished() && !view.Suspend && !view.Suspended {
 		return strings.TrimSuffix(fmt.Sprintf("Waiting for quota %s", wait.Name), " ") + ": " + wait.Message
 	}
-	ask := []string{string(v2beta1.JobSuspended), string(v2beta1.JobPending)}
+	conditionTypes := []string{string(v2beta1.JobSuspended), string(v2beta1.JobPending)}
 	if view.Kind == TrainJobs {
-		ask = []string{v2alpha1.ConditionSuspended}
+		conditionTypes = []string{v2alpha1.ConditionSuspended}
 	}
-	for _, question := range ask {
-		if condition := meta.FindStatusCondition(view.Conditions, question); condition != nil && condition.Status == metav1.ConditionTrue {
+	for _, conditionType := range conditionTypes {
+		if condition := meta.FindStatusCondition(view.Conditions, conditionType); condition != nil && condition.Status == metav1.ConditionTrue {
 			return condition.Message
 		}
 	}
-	for _, question := range []string{v2alpha1.ConditionTrainingComplete, string(v2beta1.JobSucceeded), string(v2beta1.JobRunning)} {
-		if condition := meta.FindStatusCondition(view.Conditions, question); condition != nil {
+	for _, conditionType := range []string{v2alpha1.ConditionTrainingComplete, string(v2beta1.JobSucceeded), string(v2beta1.JobRunning)} {
+		if condition := meta.FindStatusCondition(view.Conditions, conditionType); condition != nil {
 			return condition.Message
 		}
 	}
-	return "The operator has not looked at the job yet"
+	return "Waiting for the operator to process the job"
 }
 
 // Workers is how many workers are ready, of all: 3/4, or - if it is not known.
@@ -149,7 +149,7 @@ func (view *View) WorkerCounts() (ready, total int32, known bool) {
 	return 0, 0, false
 }
 
-// Ran is how long a job ran, or runs.
+// Ran returns how long a job has been running, or ran.
 func (view *View) Ran(now time.Time) (time.Duration, bool) {
 	if view.StartTime == nil {
 		return 0, false
@@ -163,7 +163,7 @@ func (view *View) Ran(now time.Time) (time.Duration, bool) {
 	return max(end.Sub(view.StartTime.Time), 0), true
 }
 
-// Reached is when a step was reached.
+// Reached returns when a step was reached.
 func (view *View) Reached(step training.TimelineStep) (time.Time, bool) {
 	index := slices.IndexFunc(view.Timeline, func(entry training.TimelineEntry) bool { return entry.Step == step })
 	if index < 0 {
@@ -172,12 +172,12 @@ func (view *View) Reached(step training.TimelineStep) (time.Time, bool) {
 	return view.Timeline[index].Time.Time, true
 }
 
-// Named is how the job is written in commands and messages.
+// Named returns kind and name of the job for commands and messages.
 func (view *View) Named() string { return view.Kind.Command + "/" + view.GetName() }
 
-// Model is the job with every default, as the operator sees it: where the operator
-// is configured otherwise, its defaults are not known here. A TrainJob's runtime is
-// read; ErrNoRuntime if it is gone.
+// Model returns the job with all defaults. It uses the operator's default configuration,
+// because the real one is not known here. It reads the runtime of a TrainJob, and returns
+// ErrNoRuntime if it does not exist.
 func (view *View) Model(ctx context.Context, reader client.Reader) (*job.Job, error) {
 	defaults := config.Default().JobDefaults()
 	switch read := view.Object.(type) {
@@ -190,14 +190,14 @@ func (view *View) Model(ctx context.Context, reader client.Reader) (*job.Job, er
 		}
 		return job.FromTrainJob(read, runtime, defaults), nil
 	default:
-		panic(fmt.Sprintf("%T is no job", view.Object))
+		panic(fmt.Sprintf("%T is not a job", view.Object))
 	}
 }
 
-// ErrNoRuntime: the runtime that a TrainJob names is not there.
-var ErrNoRuntime = errors.New("the job's runtime is not there")
+// ErrNoRuntime: the runtime of a TrainJob does not exist.
+var ErrNoRuntime = errors.New("the job's runtime does not exist")
 
-// RuntimeOf reads the runtime that a TrainJob names.
+// RuntimeOf reads the runtime of a TrainJob.
 func RuntimeOf(ctx context.Context, reader client.Reader, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
 	ref := &trainJob.Spec.RuntimeRef
 	var err error
@@ -222,16 +222,16 @@ func (view *View) Identity() *job.Job {
 	return made
 }
 
-// Tags is whose tags the lines of a job have. Where the runtime is gone, Open
-// MPI's cannot be mistaken for anything else.
+// Tags returns the MPI implementation whose tags the lines of a job have. Without a
+// runtime it is Open MPI, whose tags are unambiguous.
 func (view *View) Tags(ctx context.Context, from client.Reader) mpi.Implementation {
-	if made, err := view.Model(ctx, from); err == nil {
-		return mpi.Implementation(made.MPI)
+	if model, err := view.Model(ctx, from); err == nil {
+		return mpi.Implementation(model.MPI)
 	}
 	return mpi.Implementation(job.OpenMPI)
 }
 
-// Suspension is the change that suspends a job, or resumes it.
+// Suspension returns the patch that suspends or resumes a job.
 func (kind *Kind) Suspension(suspend bool) client.Patch {
 	patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, suspend)
 	if kind == MPIJobs {

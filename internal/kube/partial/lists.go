@@ -15,28 +15,28 @@ const (
 	// PageSize is how many objects are listed at a time. etcd stores objects of up to
 	// 1.5 MiB, and a page is in memory as a whole, once as JSON and once decoded.
 	PageSize = 16
-	// listAttempts is how often a list is begun that the API server forgets meanwhile.
+	// listAttempts is how often a list is started whose continue token expires.
 	listAttempts = 3
 )
 
 // NewInformer is like client-go's, but also lists in pages. Informers stream what
 // exists, one object at a time. Where an API server does not support that (WatchList,
 // before Kubernetes 1.34), they list everything at once: the API server ignores a limit
-// of such a list. So the list is read in pages here, and each is made small before the
-// next one is read.
+// of such a list. So the list is read in pages here, and each is reduced before the next
+// one is read.
 func NewInformer(source cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	through := cache.ToListerWatcherWithContext(source)
+	listWatch := cache.ToListerWatcherWithContext(source)
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return listPages(ctx, options, through.ListWithContext)
+			return listPages(ctx, options, listWatch.ListWithContext)
 		},
-		WatchFuncWithContext: through.WatchWithContext,
+		WatchFuncWithContext: listWatch.WatchWithContext,
 	}, example, resync, indexers)
 }
 
 type lister func(context.Context, metav1.ListOptions) (runtime.Object, error)
 
-// listPages is a whole list, as a cache keeps it.
+// listPages returns a whole list, as a cache keeps it.
 func listPages(ctx context.Context, options metav1.ListOptions, list lister) (found runtime.Object, err error) {
 	for range listAttempts {
 		if found, err = readPages(ctx, options, list); !apierrors.IsResourceExpired(err) {
@@ -63,12 +63,12 @@ func readPages(ctx context.Context, options metav1.ListOptions, list lister) (ru
 		}); err != nil {
 			return nil, err
 		}
-		about, err := meta.ListAccessor(page)
+		metadata, err := meta.ListAccessor(page)
 		if err != nil {
 			return nil, err
 		}
-		if options.Continue = about.GetContinue(); options.Continue == "" {
-			about.SetRemainingItemCount(nil)
+		if options.Continue = metadata.GetContinue(); options.Continue == "" {
+			metadata.SetRemainingItemCount(nil)
 			return page, meta.SetList(page, items)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package partial keeps large objects out of memory. Caches hold every job of a
 // cluster, and one of 1 MiB is mostly pod templates that are only needed when its pods
-// are created. A cache keeps such an object without its spec, and whoever needs the
-// spec reads the object from the API server (Complete).
+// are created. A cache keeps such an object without its spec; code that needs the spec
+// reads the object from the API server (Complete).
 package partial
 
 import (
@@ -40,13 +40,13 @@ const (
 // it, so no user can make an object look partial, or a partial one look whole.
 var mark = rand.Text()
 
-// Is tells whether an object lacks its spec.
+// Is reports whether an object is partial.
 func Is(object client.Object) bool {
 	return strings.HasPrefix(object.GetAnnotations()[annotation], mark)
 }
 
-// Keep is an object as a cache keeps it: itself or, if it is large, its partial copy.
-// The size is that of the whole object, as JSON.
+// Keep returns an object as a cache keeps it: itself or, if it is large, its partial copy.
+// The size is that of the whole object as JSON.
 func Keep(object client.Object) (kept client.Object, size int) {
 	size = sizeOf(object)
 	if size <= Threshold || Is(object) {
@@ -59,16 +59,16 @@ func Keep(object client.Object) (kept client.Object, size int) {
 	return small, size
 }
 
-// sizeOf is how many bytes a value has as JSON.
+// sizeOf returns the size of a value as JSON.
 func sizeOf(value any) int {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("%T cannot be written as JSON: %v", value, err))
+		panic(fmt.Sprintf("%T cannot be encoded as JSON: %v", value, err))
 	}
 	return len(encoded)
 }
 
-// Of is the partial copy of an object: its identity, whether it is suspended, and its
+// Of returns the partial copy of an object: its identity, whether it is suspended, and its
 // status. It is nil for kinds that are always kept whole.
 func Of(object client.Object) client.Object {
 	switch object := object.(type) {
@@ -93,8 +93,8 @@ func Of(object client.Object) client.Object {
 	}
 }
 
-// metadataOf is what identifies an object. The mark is followed by a hash of labels and
-// annotations, so that a change of those that are dropped is still seen as a change.
+// metadataOf returns the metadata that identifies an object. The mark is followed by a
+// hash of labels and annotations, so that a change of dropped ones is still a change.
 func metadataOf(object client.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
@@ -105,8 +105,8 @@ func metadataOf(object client.Object) metav1.ObjectMeta {
 	}
 }
 
-// labelsOf is the labels of an object or, if they are large too, those that
-// controllers find objects by.
+// labelsOf returns the labels of an object or, if they are large too, those that
+// controllers select objects by.
 func labelsOf(object client.Object) map[string]string {
 	labels := object.GetLabels()
 	if len(labels) == 0 || sizeOf(labels) <= smallLabels {
@@ -121,41 +121,41 @@ func labelsOf(object client.Object) map[string]string {
 
 func hashOf(values ...map[string]string) string {
 	hash := fnv.New64a()
-	// JSON writes the keys of a map in their order.
+	// JSON sorts the keys of a map.
 	if err := json.NewEncoder(hash).Encode(values); err != nil {
-		panic(fmt.Sprintf("texts cannot be written as JSON: %v", err))
+		panic(fmt.Sprintf("strings cannot be encoded as JSON: %v", err))
 	}
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-// Transform is for the caches of informers. Managed fields are dropped from every
-// object, and from what users write the copy that kubectl keeps of it in an annotation:
-// each is as large as the rest. It may be called with what it returned before.
+// Transform is the transform function of informers. It drops managed fields from every
+// object, and kubectl's last-applied annotation from objects of users: each is as large
+// as the rest. It may be called again with its result.
 func Transform(object any) (any, error) {
-	seen, is := object.(client.Object)
+	typed, is := object.(client.Object)
 	if !is {
 		return object, nil
 	}
-	seen.SetManagedFields(nil)
-	switch seen.(type) {
+	typed.SetManagedFields(nil)
+	switch typed.(type) {
 	case *v2beta1.MPIJob, *v2alpha1.TrainJob, *v2alpha1.TrainingRuntime, *v2alpha1.ClusterTrainingRuntime:
-		delete(seen.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		delete(typed.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	case *jobset.JobSet, *batchv1.Job:
 	default:
 		return object, nil
 	}
-	kept, _ := Keep(seen)
+	kept, _ := Keep(typed)
 	return kept, nil
 }
 
-// Complete reads a partial object from the API server, into the object itself. A whole
-// one stays as it is.
+// Complete reads a partial object from the API server, into the object itself. It does
+// nothing for a whole object.
 func Complete(ctx context.Context, live client.Reader, object client.Object) error {
 	if !Is(object) {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(object)
-	// A decoder would leave the partial object's maps as they are, and its mark.
+	// A decoder would keep the maps of the partial object, and with them its mark.
 	reflect.ValueOf(object).Elem().SetZero()
 	if err := live.Get(ctx, key, object); err != nil {
 		return err
@@ -164,8 +164,8 @@ func Complete(ctx context.Context, live client.Reader, object client.Object) err
 	return nil
 }
 
-// TrimPod drops from a pod what users write at any length and what is only needed to run
-// it: a thousand pods of a large job would be a gigabyte.
+// TrimPod drops the large fields of a pod that are only needed to run it: a thousand pods
+// of a large job would be a gigabyte.
 func TrimPod(pod *corev1.Pod) {
 	pod.ManagedFields, pod.Annotations, pod.Spec.Volumes, pod.Spec.Affinity = nil, nil, nil, nil
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

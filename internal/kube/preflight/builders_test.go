@@ -44,18 +44,18 @@ func template(role string, requests corev1.ResourceList) corev1.PodTemplateSpec 
 }
 
 func mpiJob(change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
-	made := &v2beta1.MPIJob{
+	mpiJob := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "uid", CreationTimestamp: ago(60)},
 		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {Template: template("launcher", amounts("cpu", "1", "memory", "1Gi"))},
 			v2beta1.MPIReplicaTypeWorker:   {Replicas: new(int32(2)), Template: template("worker", amounts("cpu", "4", "memory", "8Gi"))},
 		}},
 	}
-	made.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{"mpirun", "train"}
+	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{"mpirun", "train"}
 	for _, change := range change {
-		change(made)
+		change(mpiJob)
 	}
-	return made
+	return mpiJob
 }
 
 func runtimeSpec() *v2alpha1.TrainingRuntimeSpec {
@@ -69,7 +69,7 @@ func runtimeSpec() *v2alpha1.TrainingRuntimeSpec {
 }
 
 func trainJob(change ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
-	made := &v2alpha1.TrainJob{
+	trainJob := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "uid", CreationTimestamp: ago(60)},
 		Spec: v2alpha1.TrainJobSpec{
 			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "runtime"},
@@ -77,9 +77,9 @@ func trainJob(change ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
 		},
 	}
 	for _, change := range change {
-		change(made)
+		change(trainJob)
 	}
-	return made
+	return trainJob
 }
 
 // kinds are the models of the same job, written as either kind.
@@ -91,33 +91,33 @@ func kinds() map[job.Kind]*job.Job {
 }
 
 func node(name string, change ...func(*corev1.Node)) corev1.Node {
-	made := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
 		Allocatable: amounts("cpu", "16", "memory", "64Gi", "pods", "110"), Images: []corev1.ContainerImage{{Names: []string{"registry.example/train:1"}}},
 	}}
 	for _, change := range change {
-		change(&made)
+		change(&node)
 	}
-	return made
+	return node
 }
 
-func podOf(made *job.Job, role, name string) corev1.Pod {
+func podOf(model *job.Job, role, name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: plan.PodLabels(made, role), CreationTimestamp: ago(50)},
-		Spec:       *roleOf(made, role).Template.Spec.DeepCopy(),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: plan.PodLabels(model, role), CreationTimestamp: ago(50)},
+		Spec:       *roleOf(model, role).Template.Spec.DeepCopy(),
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	}
 }
 
 // pending are the facts of a job whose pods are there and wait for nodes, in a
 // cluster that is in order.
-func pending(made *job.Job, change ...func(*Facts)) *Facts {
+func pending(model *job.Job, change ...func(*Facts)) *Facts {
 	facts := &Facts{
-		Now: now, Namespace: namespace, Kind: made.Kind, Name: "job", Stored: true, Job: made, OperatorNamespace: DefaultOperatorNamespace,
-		Previous: diagnosis.Previous{Progress: training.Progress{Phase: training.PhasePending}, Submitted: ago(60)},
-		Place:    Known[*corev1.Namespace]{Value: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}},
-		Nodes:    Known[[]corev1.Node]{Value: []corev1.Node{node("a"), node("b")}},
-		Used:     Known[map[string]corev1.ResourceList]{Value: map[string]corev1.ResourceList{}},
-		Service:  Known[*corev1.Service]{Value: &corev1.Service{}},
+		Now: now, Namespace: namespace, Kind: model.Kind, Name: "job", Stored: true, Job: model, OperatorNamespace: DefaultOperatorNamespace,
+		Previous:        diagnosis.Previous{Progress: training.Progress{Phase: training.PhasePending}, Submitted: ago(60)},
+		NamespaceObject: Known[*corev1.Namespace]{Value: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}},
+		Nodes:           Known[[]corev1.Node]{Value: []corev1.Node{node("a"), node("b")}},
+		Used:            Known[map[string]corev1.ResourceList]{Value: map[string]corev1.ResourceList{}},
+		Service:         Known[*corev1.Service]{Value: &corev1.Service{}},
 		Endpoints: Known[[]discoveryv1.EndpointSlice]{Value: []discoveryv1.EndpointSlice{
 			{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},
 		}},
@@ -127,7 +127,7 @@ func pending(made *job.Job, change ...func(*Facts)) *Facts {
 		}}},
 		Submission: Submission{DryRun: true},
 	}
-	facts.Pods.Value = []corev1.Pod{podOf(made, training.RoleLauncher, "job-launcher"), podOf(made, training.RoleWorker, "job-worker-0"), podOf(made, training.RoleWorker, "job-worker-1")}
+	facts.Pods.Value = []corev1.Pod{podOf(model, training.RoleLauncher, "job-launcher"), podOf(model, training.RoleWorker, "job-worker-0"), podOf(model, training.RoleWorker, "job-worker-1")}
 	for _, change := range change {
 		change(facts)
 	}
@@ -135,8 +135,8 @@ func pending(made *job.Job, change ...func(*Facts)) *Facts {
 }
 
 // submitted are the facts of the same job before it is submitted.
-func submitted(made *job.Job, change ...func(*Facts)) *Facts {
-	return pending(made, slices.Concat([]func(*Facts){func(facts *Facts) {
+func submitted(model *job.Job, change ...func(*Facts)) *Facts {
+	return pending(model, slices.Concat([]func(*Facts){func(facts *Facts) {
 		facts.Stored, facts.Pods.Value, facts.Previous = false, nil, diagnosis.Previous{}
 	}}, change)...)
 }
@@ -196,13 +196,13 @@ type tableCase struct {
 func table(t *testing.T, check func(*Facts) []Finding, facts func(*job.Job, ...func(*Facts)) *Facts, cases map[string]tableCase) {
 	t.Helper()
 	for name, test := range cases {
-		for kind, made := range kinds() {
+		for kind, model := range kinds() {
 			t.Run(name+", "+string(kind), func(t *testing.T) {
-				made := facts(made)
+				input := facts(model)
 				if test.change != nil {
-					test.change(made)
+					test.change(input)
 				}
-				findings := check(made)
+				findings := check(input)
 				if test.want == nil {
 					test.want = []string{}
 				}
@@ -222,7 +222,7 @@ func table(t *testing.T, check func(*Facts) []Finding, facts func(*job.Job, ...f
 func wantHelp(t *testing.T, findings []Finding) {
 	t.Helper()
 	for _, finding := range findings {
-		if finding.Title == "" || finding.Rank.Hinders() && (finding.Fix == "" || finding.Documentation == "") || finding.Rank == NotKnown && finding.Cause == "" {
+		if finding.Title == "" || finding.Rank.Blocks() && (finding.Fix == "" || finding.Documentation == "") || finding.Rank == NotKnown && finding.Cause == "" {
 			t.Errorf("a finding without help: %+v", finding)
 		}
 	}

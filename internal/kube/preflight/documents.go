@@ -10,7 +10,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Diagnosis is all that is told of one job.
+// Diagnosis is the result of diagnosing one job.
 type Diagnosis struct {
 	Kind           string                 `json:"kind"`
 	Namespace      string                 `json:"namespace"`
@@ -20,57 +20,53 @@ type Diagnosis struct {
 	Explanation    string                 `json:"explanation"`
 	FailureReason  training.FailureReason `json:"failureReason,omitempty"`
 	FailureMessage string                 `json:"failureMessage,omitempty"`
-	// FailedProcess is the process that failed, and what it wrote last.
+	// FailedProcess is the process that failed, with the end of its output.
 	FailedProcess *training.FailedProcess `json:"failedProcess,omitempty"`
-	// Conditions are what the operator answers, one question at a time.
-	Conditions []Answered `json:"conditions"`
-	// Hindered: something keeps the job from going on.
+	Conditions    []Answered              `json:"conditions"`
+	// Hindered: a finding blocks the job.
 	Hindered bool      `json:"hindered"`
 	Findings []Finding `json:"findings"`
 }
 
-// Answered is a question about a job, and the operator's answer.
+// Answered is a condition of a job.
 type Answered struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	// LastTransitionTime is when the answer last changed.
+	Type               string       `json:"type"`
+	Status             string       `json:"status"`
+	Reason             string       `json:"reason,omitempty"`
+	Message            string       `json:"message,omitempty"`
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// ObservedGeneration is the generation of the job that the answer is about; conditions
-	// of MPIJobs have none.
+	// ObservedGeneration is 0 for MPIJobs, whose conditions have none.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// DiagnosisOf looks at a job that is there.
-func DiagnosisOf(ctx context.Context, gatherer *Gatherer, seen *jobview.View) *Diagnosis {
-	found := &Diagnosis{
-		Kind: string(seen.Kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.State(), Workers: seen.Workers(), Explanation: seen.Explanation(),
-		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, FailedProcess: seen.FailedProcess, Conditions: answers(seen.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, seen.Object)),
+// DiagnosisOf diagnoses a job in the cluster.
+func DiagnosisOf(ctx context.Context, gatherer *Gatherer, view *jobview.View) *Diagnosis {
+	diagnosis := &Diagnosis{
+		Kind: string(view.Kind.Kind), Namespace: view.GetNamespace(), Name: view.GetName(), State: view.State(), Workers: view.Workers(), Explanation: view.Explanation(),
+		FailureReason: view.FailureReason, FailureMessage: view.FailureMessage, FailedProcess: view.FailedProcess, Conditions: conditionsOf(view.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, view.Object)),
 	}
-	found.Hindered = slices.ContainsFunc(found.Findings, func(finding Finding) bool { return finding.Rank.Hinders() })
-	if found.Findings == nil {
-		found.Findings = []Finding{}
+	diagnosis.Hindered = slices.ContainsFunc(diagnosis.Findings, func(finding Finding) bool { return finding.Rank.Blocks() })
+	if diagnosis.Findings == nil {
+		diagnosis.Findings = []Finding{}
 	}
-	return found
+	return diagnosis
 }
 
-func answers(conditions []metav1.Condition) []Answered {
-	told := []Answered{}
+func conditionsOf(conditions []metav1.Condition) []Answered {
+	result := []Answered{}
 	for _, condition := range conditions {
-		answer := Answered{
+		converted := Answered{
 			Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message, ObservedGeneration: condition.ObservedGeneration,
 		}
 		if !condition.LastTransitionTime.IsZero() {
-			answer.LastTransitionTime = &condition.LastTransitionTime
+			converted.LastTransitionTime = &condition.LastTransitionTime
 		}
-		told = append(told, answer)
+		result = append(result, converted)
 	}
-	return told
+	return result
 }
 
-// Prechecked is all that is told of a job before it is submitted, or of a place for
-// jobs.
+// Prechecked is the result of checking a job before it is submitted, or a namespace.
 type Prechecked struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace"`
@@ -78,7 +74,7 @@ type Prechecked struct {
 	Report
 }
 
-// PrecheckedBy is what the checks say to facts.
+// PrecheckedBy runs the checks on facts.
 func PrecheckedBy(facts *Facts) *Prechecked {
 	return &Prechecked{Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, Report: Preflight(facts)}
 }

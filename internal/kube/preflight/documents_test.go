@@ -11,7 +11,7 @@ import (
 // An answer has all that the condition has, and no time where there is none.
 func TestAnswersAreWhole(t *testing.T) {
 	since := metav1.Time{Time: time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)}
-	got := answers([]metav1.Condition{
+	got := conditionsOf([]metav1.Condition{
 		{Type: "WorkersReady", Status: "False", Reason: "Waiting", Message: "3 of 4 workers are ready", LastTransitionTime: since, ObservedGeneration: 2},
 		{Type: "Failed", Status: "Unknown"},
 	})

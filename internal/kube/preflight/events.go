@@ -12,18 +12,18 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// mostEvents is how many warnings are shown: the newest.
-const mostEvents = 5
+// maxEvents is how many warnings are shown: the newest.
+const maxEvents = 5
 
-// warning is an event that was seen, once or often.
+// warning is an event with its number and its last time.
 type warning struct {
 	*corev1.Event
 	times int32
 	last  time.Time
 }
 
-// events are the warnings about the job and its pods, those with the same words as
-// one.
+// events reports warning events about the job and its pods. Events with the same
+// reason and message are one finding.
 func events(facts *Facts) (findings []Finding) {
 	if facts.hasSucceeded() {
 		return nil
@@ -45,7 +45,7 @@ func events(facts *Facts) (findings []Finding) {
 	return findings
 }
 
-// eventRank: what another check explains better is only a note.
+// eventRank is Note for events that another check explains better.
 func (facts *Facts) eventRank(reason string) Rank {
 	switch {
 	case reason == "FailedCreate" && !facts.hasFailed():
@@ -57,8 +57,8 @@ func (facts *Facts) eventRank(reason string) Rank {
 	}
 }
 
-// warnings are the newest, the newest first. What the operator said of the failure
-// is not said again, and neither is what followed from it.
+// warnings returns the newest events, the newest first, without those that only repeat
+// the failure of the job or follow from it.
 func (facts *Facts) warnings() []*warning {
 	groups := map[string]*warning{}
 	var order []*warning
@@ -68,7 +68,7 @@ func (facts *Facts) warnings() []*warning {
 			continue
 		}
 		key := event.Reason + "\n" + event.Message
-		// Of images each pod is told, again and again.
+		// Kubelets repeat image events for each pod, with different messages.
 		if slices.Contains(imageReasons, event.Reason) {
 			key = event.Reason
 		}
@@ -84,14 +84,14 @@ func (facts *Facts) warnings() []*warning {
 	slices.SortStableFunc(order, func(a, b *warning) int {
 		return cmp.Or(b.last.Compare(a.last), strings.Compare(a.InvolvedObject.Name, b.InvolvedObject.Name), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
-	return order[:min(len(order), mostEvents)]
+	return order[:min(len(order), maxEvents)]
 }
 
-// consequences are what kubelets say of pods that have not started yet or are being
-// deleted.
+// consequences are event reasons of pods that have not started or are being deleted.
 var consequences = []string{"Unhealthy"}
 
-// followsFromFailure tells whether an event says no more than that the job failed.
+// followsFromFailure reports whether an event only repeats or follows from the failure
+// of the job.
 func (facts *Facts) followsFromFailure(event *corev1.Event) bool {
 	end := facts.Previous.CompletionTime
 	return slices.Contains(consequences, event.Reason) || strings.Contains(event.Message, facts.Previous.FailureMessage) ||
@@ -116,20 +116,20 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// isAbout tells whether an event is about the job or something of it.
+// isAbout reports whether an event is about the job or one of its objects.
 func (facts *Facts) isAbout(event *corev1.Event) bool {
-	of := &event.InvolvedObject
-	if facts.Job != nil && of.UID != "" && of.UID == facts.Job.UID {
+	object := &event.InvolvedObject
+	if facts.Job != nil && object.UID != "" && object.UID == facts.Job.UID {
 		return true
 	}
 	if !lastSeen(event).IsZero() && lastSeen(event).Before(facts.Previous.Submitted.Time) {
 		return false
 	}
-	if of.Name == facts.Name {
-		return of.Kind == string(facts.Kind) || of.Kind == "JobSet" || of.Kind == "PodGroup"
+	if object.Name == facts.Name {
+		return object.Kind == string(facts.Kind) || object.Kind == "JobSet" || object.Kind == "PodGroup"
 	}
 	for _, role := range []string{training.RoleLauncher, training.RoleWorker, training.RoleInitializer} {
-		if rest, found := strings.CutPrefix(of.Name, facts.Name+"-"+role); found && (rest == "" || rest[0] == '-') {
+		if rest, found := strings.CutPrefix(object.Name, facts.Name+"-"+role); found && (rest == "" || rest[0] == '-') {
 			return true
 		}
 	}

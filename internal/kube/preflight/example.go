@@ -11,38 +11,39 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// example is a pod of a role: one that is there, else one as it will be made. Nil
-// if the job has none of that role, or is not known.
+// example returns a pod of a role: an existing one, or else one as the operator will
+// create it. It is nil if the job has no pods of that role, or its model is unknown.
 func (facts *Facts) example(role string) *corev1.Pod {
-	if there := active(facts.podsOf(role)); len(there) > 0 {
-		return there[0]
+	if pods := active(facts.podsOf(role)); len(pods) > 0 {
+		return pods[0]
 	}
 	return facts.planned(role)
 }
 
-// planned is a pod of a role as it will be made, as far as checks look at it.
+// planned returns a pod of a role as the operator will create it, with the fields that
+// checks read.
 func (facts *Facts) planned(role string) *corev1.Pod {
 	if facts.Job == nil || len(roleOf(facts.Job, role).Template.Spec.Containers) == 0 {
 		return nil
 	}
-	made := roleOf(facts.Job, role)
-	if made.Replicas == 0 {
+	roleSpec := roleOf(facts.Job, role)
+	if roleSpec.Replicas == 0 {
 		return nil
 	}
-	labels := maps.Clone(made.Template.Labels)
+	labels := maps.Clone(roleSpec.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, plan.PodLabels(facts.Job, role))
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Labels: labels, Annotations: made.Template.Annotations},
-		Spec:       made.Template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Labels: labels, Annotations: roleSpec.Template.Annotations},
+		Spec:       roleSpec.Template.Spec,
 	}
 }
 
-func roleOf(made *job.Job, role string) *job.Role {
+func roleOf(model *job.Job, role string) *job.Role {
 	if role == training.RoleWorker {
-		return &made.Worker
+		return &model.Worker
 	}
-	return &made.Launcher
+	return &model.Launcher
 }

@@ -17,83 +17,83 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Known is the answer to a question that there may be no answer to.
+// Known is a value that may be unknown.
 type Known[T any] struct {
 	Value T
-	// Unknown says why there is none: may not list pods.
+	// Unknown says why the value is unknown: may not list pods. It is empty if the value
+	// is known.
 	Unknown string
 }
 
-// Facts are all that the checks look at.
+// Facts are the input of all checks.
 type Facts struct {
 	Now       time.Time
 	Namespace string
 
-	// Kind and Name of the job; empty where only a namespace is asked about.
+	// Kind and Name of the job; empty if only a namespace is checked.
 	Kind job.Kind
 	Name string
-	// Stored: the job is in the cluster, and not only in a file.
+	// Stored: the job is in the cluster, not only in a file.
 	Stored bool
-	// Job with every default; nil where its runtime is not known, and then
-	// NoModel says why.
+	// Job is the model of the job with all defaults; nil if its runtime is not known,
+	// and then NoModel says why.
 	Job     *job.Job
 	NoModel string
-	// RuntimeRef is how a TrainJob names its runtime.
+	// RuntimeRef is the kind and name of a TrainJob's runtime.
 	RuntimeRef string
-	// RuntimeMissing: there is no such runtime.
+	// RuntimeMissing: the runtime does not exist.
 	RuntimeMissing bool
 
-	// Previous is what the job's status says, Conditions what they answer.
+	// Previous is the status of the job, Conditions its conditions.
 	Previous   diagnosis.Previous
 	Conditions []metav1.Condition
 
-	// Place is the namespace.
-	Place       Known[*corev1.Namespace]
-	Pods        Known[[]corev1.Pod]
-	Events      Known[[]corev1.Event]
-	Quotas      Known[[]corev1.ResourceQuota]
-	LimitRanges Known[[]corev1.LimitRange]
-	Policies    Known[[]networkingv1.NetworkPolicy]
+	// NamespaceObject is nil if the namespace does not exist.
+	NamespaceObject Known[*corev1.Namespace]
+	Pods            Known[[]corev1.Pod]
+	Events          Known[[]corev1.Event]
+	Quotas          Known[[]corev1.ResourceQuota]
+	LimitRanges     Known[[]corev1.LimitRange]
+	Policies        Known[[]networkingv1.NetworkPolicy]
 
 	Nodes Known[[]corev1.Node]
-	// Used is what the pods of all namespaces ask for, by node.
+	// Used is what the pods of all namespaces request, by node.
 	Used Known[map[string]corev1.ResourceList]
 
-	// Autoscaled: the cluster makes nodes where pods need them.
+	// Autoscaled: a cluster autoscaler adds nodes for pending pods.
 	Autoscaled bool
 
-	// Service is that of the job's host names; nil if there is none.
+	// Service is the headless Service of the job's host names; nil if it does not exist.
 	Service   Known[*corev1.Service]
 	Endpoints Known[[]discoveryv1.EndpointSlice]
-	// Nameservers are the pods of the cluster's DNS.
+	// Nameservers are the pods of the cluster DNS.
 	Nameservers Known[[]corev1.Pod]
 
-	// PullSecrets are the Secrets that pods name for their images, and whether
-	// they are there.
+	// PullSecrets are the imagePullSecrets of the pods, and whether they exist.
 	PullSecrets map[string]Known[bool]
-	// Claims that the pods name; nil for one that is not there.
+	// Claims are the PVCs of the pods; nil for one that does not exist.
 	Claims map[string]Known[*corev1.PersistentVolumeClaim]
-	// StorageClasses that new claims name, and whether they are there.
+	// StorageClasses are those of new PVCs, and whether they exist.
 	StorageClasses map[string]Known[bool]
 
-	// Queue is Kueue's LocalQueue of the job, Workload what Kueue made of the job;
-	// nil if there is none.
+	// Queue is the job's LocalQueue, Workload the Workload that Kueue created for the
+	// job; nil if it does not exist.
 	Queue, Workload Known[*unstructured.Unstructured]
-	// KueueServed: the cluster has Kueue.
+	// KueueServed: Kueue is installed.
 	KueueServed bool
-	// PodGroups of the job's name, of every scheduler that the cluster has.
+	// PodGroups have the name of the job; one for each scheduler that has one.
 	PodGroups Known[[]unstructured.Unstructured]
 
-	// OperatorNamespace is where the operator is expected.
+	// OperatorNamespace is the expected namespace of the operator.
 	OperatorNamespace string
 	Deployment        Known[*appsv1.Deployment]
 	Lease             Known[*coordinationv1.Lease]
 
-	// Submission is what only matters before a job is submitted.
+	// Submission is only set before a job is submitted.
 	Submission Submission
 }
 
-// reached tells whether a step of the job's life is behind it.
+// reached reports whether the job has passed a step of its timeline.
 func (facts *Facts) reached(step training.TimelineStep) bool {
 	return slices.ContainsFunc(facts.Previous.Timeline, func(entry training.TimelineEntry) bool { return entry.Step == step })
 }
@@ -101,46 +101,45 @@ func (facts *Facts) reached(step training.TimelineStep) bool {
 // elsewhere: the job runs in another cluster.
 func (facts *Facts) elsewhere() bool { return facts.Job != nil && facts.Job.ManagedBy != "" }
 
-// hasFailed, has succeeded: the job has ended.
 func (facts *Facts) hasFailed() bool    { return facts.Previous.Phase == training.PhaseFailed }
 func (facts *Facts) hasSucceeded() bool { return facts.Previous.Phase == training.PhaseSucceeded }
 
-// rank is that of something which would keep a job from going on. A job that got
-// past the step is not held by it; one that failed was, if it failed for one of
-// these reasons.
-func (facts *Facts) rank(hindering Rank, past training.TimelineStep, reasons ...training.FailureReason) Rank {
+// rank returns the rank of a problem that blocks a job before a step of its timeline.
+// For a job that has passed the step it is a note. For a job that failed for one of
+// the reasons, it is likely the cause.
+func (facts *Facts) rank(blocking Rank, past training.TimelineStep, reasons ...training.FailureReason) Rank {
 	switch {
 	case facts.hasFailed() && slices.Contains(reasons, facts.Previous.FailureReason):
-		return max(hindering, Likely)
+		return max(blocking, Likely)
 	case facts.hasFailed(), facts.hasSucceeded(), facts.reached(past):
 		return Note
 	default:
-		return hindering
+		return blocking
 	}
 }
 
 // podsOf are the job's pods of a role.
-func (facts *Facts) podsOf(role string) (found []*corev1.Pod) {
+func (facts *Facts) podsOf(role string) (matching []*corev1.Pod) {
 	for i := range facts.Pods.Value {
 		if pod := &facts.Pods.Value[i]; pod.Labels[training.LabelReplicaType] == role {
-			found = append(found, pod)
+			matching = append(matching, pod)
 		}
 	}
-	return found
+	return matching
 }
 
-// active are those pods that have not ended.
-func active(pods []*corev1.Pod) (found []*corev1.Pod) {
+// active returns the pods that have not finished.
+func active(pods []*corev1.Pod) (matching []*corev1.Pod) {
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			found = append(found, pod)
+			matching = append(matching, pod)
 		}
 	}
-	return found
+	return matching
 }
 
-// templates are the pods of the job as far as they are known: one that is there,
-// else what the model says.
+// templates returns the pod spec of each role: of an existing pod, or else of the
+// model.
 func (facts *Facts) templates() (templates []*corev1.PodSpec) {
 	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
 		if pod := facts.example(role); pod != nil {

@@ -1,10 +1,10 @@
-// Package checks finds what keeps a job from running, before it is submitted and
-// while it is there.
+// Package preflight finds what keeps a job from running, before it is submitted and
+// while it exists.
 //
-// It is in two halves. Facts are gathered with the rights of whoever asks: what
-// may not be read is not known, and the rest is looked at all the same. The
-// checks are pure: from facts to findings, the most likely cause first, each with
-// the command or the edit that helps.
+// It has two halves. The Gatherer reads facts with the permissions of the user: what
+// the user may not read is unknown, and the other checks still run. The checks are
+// pure functions from facts to findings, the most likely cause first, each with the
+// command or the edit that fixes it.
 package preflight
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Rank is how sure it is that a finding is the cause.
+// Rank is how certain it is that a finding is the cause.
 type Rank int
 
 const (
-	// Cause: it is why the job ended, by the operator's own words.
+	// Cause: the operator says that the job failed for it.
 	Cause Rank = iota
-	// Certain: the job does not go on until it is dealt with.
+	// Certain: the job cannot continue until it is fixed.
 	Certain
-	// Likely: it probably keeps the job from going on.
+	// Likely: it probably blocks the job.
 	Likely
-	// Possible: it may have to do with it.
+	// Possible: it may be related.
 	Possible
-	// Note: it is worth knowing, and does this job no harm now.
+	// Note: it is worth knowing, and does not block this job now.
 	Note
-	// NotKnown: it could not be looked at.
+	// NotKnown: the check could not read what it needs.
 	NotKnown
 )
 
@@ -38,57 +38,57 @@ var ranks = []string{"cause", "certain", "likely", "possible", "note", "not know
 
 func (rank Rank) String() string { return ranks[rank] }
 
-// MarshalText writes a rank as a word.
+// MarshalText writes the name of a rank.
 func (rank Rank) MarshalText() ([]byte, error) { return []byte(rank.String()), nil }
 
-// UnmarshalText reads the word.
+// UnmarshalText reads the name of a rank.
 func (rank *Rank) UnmarshalText(text []byte) error {
 	at := slices.Index(ranks, string(text))
 	if at < 0 {
-		return fmt.Errorf("%q is no rank: there are %s", text, strings.Join(ranks, ", "))
+		return fmt.Errorf("%q is not a rank; the ranks are %s", text, strings.Join(ranks, ", "))
 	}
 	*rank = Rank(at)
 	return nil
 }
 
-// Hinders tells whether a job is kept from going on.
-func (rank Rank) Hinders() bool { return rank <= Likely }
+// Blocks reports whether a finding of this rank blocks the job.
+func (rank Rank) Blocks() bool { return rank <= Likely }
 
-// Finding is something that a check found.
+// Finding is one problem that a check found.
 type Finding struct {
 	Rank Rank `json:"rank"`
-	// Check is what found it: Quota, Nodes, NetworkPolicy.
+	// Check is the name of the check: Quota, Nodes, NetworkPolicy.
 	Check string `json:"check"`
-	// Title is the finding in a few words, Cause in a sentence or two.
+	// Title is a short summary, Cause the explanation in a sentence or two.
 	Title string `json:"title"`
 	Cause string `json:"cause,omitempty"`
-	// Object that it is about, as kubectl names it.
+	// Object is what the finding is about, as kubectl names it.
 	Object string `json:"object,omitempty"`
-	// Fix is the command, or the edit, that helps.
+	// Fix is the command or the edit that fixes it.
 	Fix string `json:"fix,omitempty"`
-	// Documentation is a page that says more.
+	// Documentation is the address of a page with more details.
 	Documentation string `json:"documentation,omitempty"`
 }
 
-// Check is one thing that is looked at.
+// Check is a named check.
 type Check struct {
 	Name string
 	Of   func(*Facts) []Finding
 }
 
-// ofStoredJobs are in the order of how often each is what is wrong.
+// ofStoredJobs are the checks of jobs in the cluster, the most frequent causes first.
 var ofStoredJobs = []Check{
-	{"Status", status}, {"Pods", pods}, {"Image", image}, {"Quota", quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
+	{checkStatus, status}, {"Pods", pods}, {"Image", image}, {checkQuota, quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
 	{"DNS", names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
 	{"Operator", operator}, {"Events", events},
 }
 
-// Diagnose runs every check on a job that is there. The most likely cause comes
+// Diagnose runs every check on a job in the cluster. The most likely cause comes
 // first.
 func Diagnose(facts *Facts) []Finding {
 	checks := ofStoredJobs
 	if facts.elsewhere() {
-		// What this cluster has says nothing about another's.
+		// The job runs in another cluster, so only its status can be checked.
 		checks = checks[:1]
 	}
 	var findings []Finding
@@ -99,7 +99,7 @@ func Diagnose(facts *Facts) []Finding {
 		}
 	}
 	if facts.Job == nil && !facts.hasSucceeded() {
-		findings = append(findings, unknown("What the job asks for", facts.NoModel)...)
+		findings = append(findings, unknown("The job's pods", facts.NoModel)...)
 	}
 	explainWaiting(facts, findings)
 	sortByRank(findings)
@@ -111,9 +111,9 @@ func sortByRank(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(a.Rank, b.Rank) })
 }
 
-// unknown is the finding of a check that could not look.
-func unknown(title, why string) []Finding {
-	return []Finding{{Rank: NotKnown, Title: title, Cause: "not known: " + why}}
+// unknown is the finding of a check that could not read what it needs.
+func unknown(title, reason string) []Finding {
+	return []Finding{{Rank: NotKnown, Title: title, Cause: "not known: " + reason}}
 }
 
 // Pages of the documentation.
@@ -126,10 +126,10 @@ const (
 	pageOperator = guide + "admin-guide/operator.md"
 )
 
-// resourceOf is a kind as kubectl takes it.
+// resourceOf is the name of a kind for kubectl.
 func resourceOf(kind job.Kind) string { return strings.ToLower(string(kind)) }
 
-// count is a number with its noun.
+// count formats a number with a noun.
 func count(number int, noun string) string {
 	if number == 1 {
 		return "1 " + noun

@@ -14,13 +14,13 @@ func contains(text, word string) bool { return strings.Contains(text, word) }
 
 // Nothing is found where nothing is wrong.
 func TestHealthyJobs(t *testing.T) {
-	for kind, made := range kinds() {
+	for kind, model := range kinds() {
 		for name, change := range map[string]func(*Facts){"waits": func(*Facts) {}, "runs": runs, "succeeded": succeeds} {
-			if findings := Diagnose(pending(made, change)); len(findings) > 0 {
+			if findings := Diagnose(pending(model, change)); len(findings) > 0 {
 				t.Errorf("%s that %s: %+v", kind, name, findings)
 			}
 		}
-		report := Preflight(submitted(made))
+		report := Preflight(submitted(model))
 		if report.Passed != report.Total || report.Total != len(beforeSubmission) || report.Number(OK) != report.Total {
 			t.Errorf("%s: %+v", kind, report)
 		}
@@ -35,16 +35,16 @@ func TestHealthyJobs(t *testing.T) {
 func TestNothingIsKnown(t *testing.T) {
 	forget := func(facts *Facts) {
 		for _, unknown := range []*string{
-			&facts.Place.Unknown, &facts.Pods.Unknown, &facts.Events.Unknown, &facts.Quotas.Unknown, &facts.Policies.Unknown, &facts.Nodes.Unknown, &facts.Used.Unknown,
+			&facts.NamespaceObject.Unknown, &facts.Pods.Unknown, &facts.Events.Unknown, &facts.Quotas.Unknown, &facts.Policies.Unknown, &facts.Nodes.Unknown, &facts.Used.Unknown,
 			&facts.Service.Unknown, &facts.Endpoints.Unknown, &facts.Deployment.Unknown, &facts.Lease.Unknown, &facts.PodGroups.Unknown,
-			&facts.Submission.Rules.Unknown, &facts.Submission.Rights.Unknown,
+			&facts.Submission.Rules.Unknown, &facts.Submission.Permissions.Unknown,
 		} {
 			*unknown = "may not list anything"
 		}
-		facts.Place.Value, facts.Pods.Value, facts.Nodes.Value, facts.Service.Value, facts.Endpoints.Value, facts.Deployment.Value, facts.Lease.Value = nil, nil, nil, nil, nil, nil, nil
+		facts.NamespaceObject.Value, facts.Pods.Value, facts.Nodes.Value, facts.Service.Value, facts.Endpoints.Value, facts.Deployment.Value, facts.Lease.Value = nil, nil, nil, nil, nil, nil, nil
 	}
-	for kind, made := range kinds() {
-		findings := Diagnose(pending(made, forget))
+	for kind, model := range kinds() {
+		findings := Diagnose(pending(model, forget))
 		if len(findings) < 5 {
 			t.Errorf("%s: only %d findings", kind, len(findings))
 		}
@@ -53,7 +53,7 @@ func TestNothingIsKnown(t *testing.T) {
 				t.Errorf("%s: %+v", kind, finding)
 			}
 		}
-		if report := Preflight(submitted(made, forget)); report.Number(Fail)+report.Number(Warning) > 0 || report.Number(Unknown) < 5 {
+		if report := Preflight(submitted(model, forget)); report.Number(Fail)+report.Number(Warning) > 0 || report.Number(Unknown) < 5 {
 			t.Errorf("%s: %+v", kind, report)
 		}
 	}
@@ -71,18 +71,18 @@ func TestRanksAreWords(t *testing.T) {
 	for rank := Cause; rank <= NotKnown; rank++ {
 		text, err := json.Marshal(rank)
 		var read Rank
-		if err != nil || json.Unmarshal(text, &read) != nil || read != rank || rank.Hinders() != (rank <= Likely) {
+		if err != nil || json.Unmarshal(text, &read) != nil || read != rank || rank.Blocks() != (rank <= Likely) {
 			t.Errorf("%s becomes %s, %v", rank, read, err)
 		}
 	}
-	if err := json.Unmarshal([]byte(`"sure"`), new(Rank)); err == nil || !contains(err.Error(), "there are cause, certain") {
+	if err := json.Unmarshal([]byte(`"sure"`), new(Rank)); err == nil || !contains(err.Error(), "the ranks are cause, certain") {
 		t.Errorf("%v", err)
 	}
 }
 
 // A job that has got past something is not held by it; one that failed for it was.
 func TestRankOf(t *testing.T) {
-	made := kinds()["MPIJob"]
+	model := kinds()["MPIJob"]
 	for name, test := range map[string]struct {
 		change func(*Facts)
 		want   Rank
@@ -93,7 +93,7 @@ func TestRankOf(t *testing.T) {
 		"failed for something": {fails(training.FailureTraining, ""), Note},
 		"succeeded":            {succeeds, Note},
 	} {
-		if got := pending(made, test.change).rank(Certain, training.StepWorkersReached, training.FailureSSHConnection); got != test.want {
+		if got := pending(model, test.change).rank(Certain, training.StepWorkersReached, training.FailureSSHConnection); got != test.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -101,13 +101,13 @@ func TestRankOf(t *testing.T) {
 
 // Of a job that runs in another cluster this one says nothing.
 func TestJobsOfAnotherCluster(t *testing.T) {
-	for kind, made := range kinds() {
-		made.ManagedBy = training.ManagedByMultiKueue
-		findings := Diagnose(pending(made, inCluster(), func(facts *Facts) { facts.Previous.Phase = "" }))
-		if diff := cmp.Diff([]string{"note: The job is run by another"}, inBrief(findings)); diff != "" {
+	for kind, model := range kinds() {
+		model.ManagedBy = training.ManagedByMultiKueue
+		findings := Diagnose(pending(model, inCluster(), func(facts *Facts) { facts.Previous.Phase = "" }))
+		if diff := cmp.Diff([]string{"note: Another controller manages the job"}, inBrief(findings)); diff != "" {
 			t.Errorf("%s: %s", kind, diff)
 		}
-		if report := Preflight(submitted(made, inCluster())); report.Number(Fail) > 0 || report.Number(Unknown) != 8 {
+		if report := Preflight(submitted(model, inCluster())); report.Number(Fail) > 0 || report.Number(Unknown) != 8 {
 			t.Errorf("%s: %+v", kind, report)
 		}
 	}

@@ -3,7 +3,6 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,37 +21,37 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// DefaultOperatorNamespace is where the operator is installed if nobody chose
-// another place.
+// DefaultOperatorNamespace is the namespace that the operator is installed in by
+// default.
 const DefaultOperatorNamespace = "trireme-system"
 
-// autoscalerStatus is where the cluster autoscaler says how it does.
+// autoscalerStatus is the ConfigMap of the cluster autoscaler's status.
 const autoscalerStatus = "cluster-autoscaler-status"
 
-// Gatherer reads facts with the rights of its reader. Nothing that cannot be read
-// is an error: it is not known.
+// Gatherer reads facts with the permissions of its reader. What cannot be read is
+// unknown, not an error.
 type Gatherer struct {
 	Reader            client.Reader
 	Now               time.Time
 	OperatorNamespace string
 }
 
-// OfJob gathers the facts of a job that is in the cluster.
+// OfJob gathers the facts of a job in the cluster.
 func (gatherer *Gatherer) OfJob(ctx context.Context, object client.Object) *Facts {
 	facts := gatherer.factsOf(object)
 	facts.Stored = true
 	gatherer.model(ctx, facts, object)
-	// What the pods name is read after them.
+	// The objects that pods refer to are read after the pods.
 	gatherer.pods(ctx, facts)
-	together(
-		func() { gatherer.place(ctx, facts) }, func() { gatherer.events(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.names(ctx, facts) },
+	inParallel(
+		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.events(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.names(ctx, facts) },
 		func() { gatherer.needed(ctx, facts) }, func() { gatherer.kueue(ctx, facts) }, func() { gatherer.podGroups(ctx, facts) }, func() { gatherer.operator(ctx, facts) },
 	)
 	return facts
 }
 
-// together runs what does not depend on each other.
-func together(steps ...func()) {
+// inParallel runs steps that do not depend on each other.
+func inParallel(steps ...func()) {
 	var running sync.WaitGroup
 	for _, step := range steps {
 		running.Go(step)
@@ -60,50 +59,54 @@ func together(steps ...func()) {
 	running.Wait()
 }
 
-// refusal says why something could not be read; empty if it could.
-func refusal(err error, doing string) string {
+// unknownReason says why something could not be read; empty if it could. action is a
+// verb with its object: list pods.
+func unknownReason(err error, action string) string {
 	switch {
 	case err == nil:
 		return ""
 	case apierrors.IsForbidden(err):
-		return "may not " + doing
+		return "may not " + action
 	default:
-		return fmt.Sprintf("cannot %s: %v", doing, err)
+		return fmt.Sprintf("cannot %s: %v", action, err)
 	}
 }
 
-// list reads a list, and says why not if it cannot.
+// list reads a list, or returns why it cannot.
 func (gatherer *Gatherer) list(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) string {
-	return refusal(gatherer.Reader.List(ctx, list, options...), "list "+what)
+	return unknownReason(gatherer.Reader.List(ctx, list, options...), "list "+what)
 }
 
-// get reads an object. found is false if it is not there.
-func (gatherer *Gatherer) get(ctx context.Context, object client.Object, namespace, name, what string) (found bool, unknown string) {
+// get reads an object. found is false if it does not exist.
+func (gatherer *Gatherer) get(ctx context.Context, object client.Object, namespace, name, resource string) (found bool, unknown string) {
+	return gatherer.getDescribed(ctx, object, namespace, name, resource+" "+name)
+}
+
+func (gatherer *Gatherer) getDescribed(ctx context.Context, object client.Object, namespace, name, description string) (found bool, unknown string) {
 	err := gatherer.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if isAbsent(err) {
 		return false, ""
 	}
-	return err == nil, refusal(err, fmt.Sprintf("get %s %s", what, name))
+	return err == nil, unknownReason(err, "get "+description)
 }
 
-// isAbsent tells whether something is not there, or cannot be: its kind is not
-// served.
+// isAbsent reports whether an object does not exist, or its kind is not served.
 func isAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-func (gatherer *Gatherer) place(ctx context.Context, facts *Facts) {
+func (gatherer *Gatherer) namespace(ctx context.Context, facts *Facts) {
 	var quotas corev1.ResourceQuotaList
 	var ranges corev1.LimitRangeList
 	var policies networkingv1.NetworkPolicyList
-	here := client.InNamespace(facts.Namespace)
-	facts.Quotas.Unknown = gatherer.list(ctx, &quotas, "resourcequotas", here)
-	facts.LimitRanges.Unknown = gatherer.list(ctx, &ranges, "limitranges", here)
-	facts.Policies.Unknown = gatherer.list(ctx, &policies, "networkpolicies", here)
+	inNamespace := client.InNamespace(facts.Namespace)
+	facts.Quotas.Unknown = gatherer.list(ctx, &quotas, "resourcequotas", inNamespace)
+	facts.LimitRanges.Unknown = gatherer.list(ctx, &ranges, "limitranges", inNamespace)
+	facts.Policies.Unknown = gatherer.list(ctx, &policies, "networkpolicies", inNamespace)
 	facts.Quotas.Value, facts.LimitRanges.Value, facts.Policies.Value = quotas.Items, ranges.Items, policies.Items
-	place := &corev1.Namespace{}
-	if found, unknown := gatherer.get(ctx, place, "", facts.Namespace, "namespace"); found {
-		facts.Place.Value = place
+	namespace := &corev1.Namespace{}
+	if found, unknown := gatherer.get(ctx, namespace, "", facts.Namespace, "namespace"); found {
+		facts.NamespaceObject.Value = namespace
 	} else {
-		facts.Place.Unknown = unknown
+		facts.NamespaceObject.Unknown = unknown
 	}
 }
 
@@ -129,11 +132,11 @@ func (gatherer *Gatherer) events(ctx context.Context, facts *Facts) {
 	}
 }
 
-// fromCache lets the API server answer from its memory: what is a moment old is good
+// fromCache lets the API server answer from its watch cache. Slightly old data is good
 // enough for lists that can be long.
 var fromCache = &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 
-// cluster is what there is of nodes, and how full they are.
+// cluster reads the nodes, and what is used of them.
 func (gatherer *Gatherer) cluster(ctx context.Context, facts *Facts) {
 	var list corev1.NodeList
 	if facts.Nodes.Unknown = gatherer.list(ctx, &list, "nodes", fromCache); facts.Nodes.Unknown != "" {
@@ -141,7 +144,7 @@ func (gatherer *Gatherer) cluster(ctx context.Context, facts *Facts) {
 	}
 	facts.Nodes.Value = list.Items
 	facts.Used.Value = map[string]corev1.ResourceList{}
-	// Who has a place does not ask how full others are.
+	// Used resources only matter until the job is scheduled.
 	if facts.reached(training.StepScheduled) {
 		return
 	}
@@ -167,8 +170,8 @@ func (gatherer *Gatherer) names(ctx context.Context, facts *Facts) {
 	gatherer.nameservers(ctx, facts)
 }
 
-// nameservers are the pods of CoreDNS. Who may not look for them is not told of it:
-// hardly anybody may.
+// nameservers reads the pods of CoreDNS. Most users may not list them, so it is not
+// reported if they cannot.
 func (gatherer *Gatherer) nameservers(ctx context.Context, facts *Facts) {
 	var pods corev1.PodList
 	if gatherer.list(ctx, &pods, "pods", client.InNamespace("kube-system"), client.MatchingLabels{"k8s-app": "kube-dns"}) == "" {
@@ -178,7 +181,7 @@ func (gatherer *Gatherer) nameservers(ctx context.Context, facts *Facts) {
 
 func (gatherer *Gatherer) operator(ctx context.Context, facts *Facts) {
 	deployment, lease := &appsv1.Deployment{}, &coordinationv1.Lease{}
-	found, unknown := gatherer.get(ctx, deployment, facts.OperatorNamespace, operatorName, "deployment")
+	found, unknown := gatherer.getDescribed(ctx, deployment, facts.OperatorNamespace, operatorName, fmt.Sprintf("deployment %s in namespace %s", operatorName, facts.OperatorNamespace))
 	if facts.Deployment.Unknown = unknown; found {
 		facts.Deployment.Value = deployment
 	}
@@ -186,6 +189,4 @@ func (gatherer *Gatherer) operator(ctx context.Context, facts *Facts) {
 	if facts.Lease.Unknown = unknown; found {
 		facts.Lease.Value = lease
 	}
-	// The name of the namespace is what people look for.
-	facts.Deployment.Unknown = strings.Replace(facts.Deployment.Unknown, operatorName, operatorName+" in namespace "+facts.OperatorNamespace, 1)
 }

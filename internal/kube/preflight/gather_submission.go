@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,14 +22,14 @@ import (
 )
 
 // BeforeSubmission gathers the facts of a job that is about to be submitted. The
-// writer is asked what the user may do, and to create the job without storing it.
+// writer is used to check the user's permissions, and to create the job in a dry run.
 func (gatherer *Gatherer) BeforeSubmission(ctx context.Context, writer client.Writer, object client.Object) *Facts {
 	facts := gatherer.factsOf(object)
 	gatherer.model(ctx, facts, object)
-	together(
-		func() { gatherer.place(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.needed(ctx, facts) },
+	inParallel(
+		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.needed(ctx, facts) },
 		func() { gatherer.kueue(ctx, facts) }, func() { gatherer.operator(ctx, facts) }, func() { gatherer.rules(ctx, facts, object) },
-		func() { facts.Submission.Rights = rightsOf(ctx, writer, facts) },
+		func() { facts.Submission.Permissions = permissionsOf(ctx, writer, facts) },
 		func() {
 			facts.Submission.DryRun = true
 			facts.Submission.Refusal = writer.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
@@ -39,23 +38,23 @@ func (gatherer *Gatherer) BeforeSubmission(ctx context.Context, writer client.Wr
 	return facts
 }
 
-// OfNamespace gathers what can be said of a place for jobs.
+// OfNamespace gathers the facts of a namespace.
 func (gatherer *Gatherer) OfNamespace(ctx context.Context, writer client.Writer, namespace string) *Facts {
 	facts := &Facts{Now: gatherer.Now, Namespace: namespace, OperatorNamespace: gatherer.OperatorNamespace}
-	together(
-		func() { gatherer.place(ctx, facts) }, func() { gatherer.nameservers(ctx, facts) }, func() { gatherer.operator(ctx, facts) },
-		func() { facts.Submission.Rights = rightsOf(ctx, writer, facts) },
+	inParallel(
+		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.nameservers(ctx, facts) }, func() { gatherer.operator(ctx, facts) },
+		func() { facts.Submission.Permissions = permissionsOf(ctx, writer, facts) },
 	)
 	return facts
 }
 
-// rules asks the rules of admission. Quotas have a check of their own.
+// rules applies the rules of admission. Quotas have a check of their own.
 func (gatherer *Gatherer) rules(ctx context.Context, facts *Facts, object client.Object) {
 	rules := validation.NewRules(config.Default(), false)
 	reader := clusterfacts.Reader{Cache: lenient{gatherer.Reader}, Live: lenient{gatherer.Reader}}
 	in, err := reader.Of(ctx, facts.Kind, facts.Namespace, facts.Name)
 	if err != nil {
-		facts.Submission.Rules.Unknown = refusal(err, "read what the rules ask for")
+		facts.Submission.Rules.Unknown = unknownReason(err, "read the objects that the rules need")
 		return
 	}
 	in.Quotas = nil
@@ -66,7 +65,7 @@ func (gatherer *Gatherer) rules(ctx context.Context, facts *Facts, object client
 	case *v2beta1.MPIJob:
 		facts.Submission.Rules.Value = rules.CreateMPIJob(object, in)
 	case *v2alpha1.TrainJob:
-		// Without a runtime the rules can say nothing, and another check says why.
+		// The rules need the runtime; another check reports that it is missing.
 		if in.Runtime, _ = reader.Runtime(ctx, facts.Namespace, &object.Spec.RuntimeRef); in.Runtime == nil {
 			facts.Submission.Rules.Unknown = facts.NoModel
 			return
@@ -75,15 +74,15 @@ func (gatherer *Gatherer) rules(ctx context.Context, facts *Facts, object client
 	}
 }
 
-// lenient is a reader for whom what may not be read is not there: the rules give the
-// benefit of the doubt.
+// lenient is a reader that treats forbidden objects as absent, so that the rules do not
+// report them.
 type lenient struct{ client.Reader }
 
 func (reader lenient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	err := reader.Reader.Get(ctx, key, object, options...)
 	switch object.(type) {
 	case *schedulingv1.PriorityClass, *v2alpha1.TrainingRuntime, *v2alpha1.ClusterTrainingRuntime:
-		// These would be missed.
+		// The rules refuse a job if these are absent.
 		return err
 	}
 	if apierrors.IsForbidden(err) {
@@ -94,53 +93,53 @@ func (reader lenient) Get(ctx context.Context, key client.ObjectKey, object clie
 
 func (reader lenient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := reader.Reader.List(ctx, list, options...)
-	// Nodes that cannot be listed may have everything.
+	// An empty list of nodes would look like a cluster without GPUs.
 	if _, isNodes := list.(*corev1.NodeList); apierrors.IsForbidden(err) && !isNodes {
 		return nil
 	}
 	return err
 }
 
-// rightsOf asks what the user may do.
-func rightsOf(ctx context.Context, writer client.Writer, facts *Facts) (known Known[[]Right]) {
-	for _, asked := range rightsToAsk(facts.Kind) {
-		asked.attributes.Namespace = facts.Namespace
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &asked.attributes}}
+// permissionsOf reviews the permissions of the user.
+func permissionsOf(ctx context.Context, writer client.Writer, facts *Facts) (known Known[[]Permission]) {
+	for _, reviewed := range permissionsToReview(facts.Kind) {
+		reviewed.attributes.Namespace = facts.Namespace
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &reviewed.attributes}}
 		if err := writer.Create(ctx, review); err != nil {
-			known.Unknown = refusal(err, "ask what you may do")
+			known.Unknown = unknownReason(err, "review your permissions")
 			return known
 		}
-		asked.Allowed = review.Status.Allowed
-		known.Value = append(known.Value, asked.Right)
+		reviewed.Allowed = review.Status.Allowed
+		known.Value = append(known.Value, reviewed.Permission)
 	}
 	return known
 }
 
-// mayCreate tells whether there is a kind of job that the user may create.
-func mayCreate(rights []Right) bool {
-	return slices.ContainsFunc(rights, func(right Right) bool { return right.Allowed && strings.HasPrefix(right.What, "create ") })
+// mayCreate reports whether the user may create jobs of any kind.
+func mayCreate(permissions []Permission) bool {
+	return slices.ContainsFunc(permissions, func(permission Permission) bool { return permission.Allowed && permission.CreatesJobs })
 }
 
-type rightToAsk struct {
-	Right
+type permissionToReview struct {
+	Permission
 	attributes authorizationv1.ResourceAttributes
 }
 
-// rightsToAsk for jobs of a kind, or of both. Without a job, none is needed: who may
-// create jobs of one kind has a place for those.
-func rightsToAsk(kind job.Kind) []rightToAsk {
-	var asked []rightToAsk
+// permissionsToReview are those for jobs of a kind. Without a kind they are those for
+// both, and none of them is needed: a user may need only one kind.
+func permissionsToReview(kind job.Kind) []permissionToReview {
+	var reviewed []permissionToReview
 	for _, each := range []job.Kind{job.KindTrainJob, job.KindMPIJob} {
 		if kind == "" || kind == each {
 			resource := resourceOf(each) + "s"
-			asked = append(asked, rightToAsk{
-				Right{What: "create " + resource, Needed: kind == each}, authorizationv1.ResourceAttributes{Verb: "create", Group: training.Group, Resource: resource},
+			reviewed = append(reviewed, permissionToReview{
+				Permission{Action: "create " + resource, CreatesJobs: true, Needed: kind == each}, authorizationv1.ResourceAttributes{Verb: "create", Group: training.Group, Resource: resource},
 			})
 		}
 	}
-	return append(asked,
-		rightToAsk{Right{What: "list pods"}, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}},
-		rightToAsk{Right{What: "read logs"}, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"}},
-		rightToAsk{Right{What: "list events"}, authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}},
+	return append(reviewed,
+		permissionToReview{Permission{Action: "list pods"}, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}},
+		permissionToReview{Permission{Action: "read logs"}, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"}},
+		permissionToReview{Permission{Action: "list events"}, authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}},
 	)
 }

@@ -74,8 +74,8 @@ func clusterRuntime() *v2alpha1.ClusterTrainingRuntime {
 
 // surroundingObjects are what is around the job in its cluster.
 func surroundingObjects() []client.Object {
-	made := kinds()[job.KindMPIJob]
-	worker, earlier, foreign := podOf(made, training.RoleWorker, "job-worker-0"), podOf(made, training.RoleWorker, "job-worker-old"), podOf(made, training.RoleWorker, "web")
+	model := kinds()[job.KindMPIJob]
+	worker, earlier, foreign := podOf(model, training.RoleWorker, "job-worker-0"), podOf(model, training.RoleWorker, "job-worker-old"), podOf(model, training.RoleWorker, "web")
 	earlier.CreationTimestamp, foreign.Labels = ago(600), nil
 	foreign.Spec.NodeName, foreign.Status.Phase = "a", corev1.PodRunning
 	worker.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}, {Name: "gone"}}
@@ -99,9 +99,9 @@ func surroundingObjects() []client.Object {
 }
 
 func TestGather(t *testing.T) {
-	stored := mpiJob(func(made *v2beta1.MPIJob) {
-		made.Status.Phase = training.PhasePending
-		made.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobPending, Status: "True", Reason: "Waiting", Message: "words"}}
+	stored := mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		mpiJob.Status.Phase = training.PhasePending
+		mpiJob.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobPending, Status: "True", Reason: "Waiting", Message: "words"}}
 	})
 	facts := gathererOf(notServing(holding(append(surroundingObjects(), stored)...))).OfJob(t.Context(), stored)
 	if got := facts.Pods.Value; len(got) != 1 || got[0].Name != "job-worker-0" {
@@ -115,7 +115,7 @@ func TestGather(t *testing.T) {
 	}
 	if !facts.PullSecrets["login"].Value || facts.PullSecrets["gone"].Value || facts.Claims["data"].Value == nil || facts.Service.Value == nil ||
 		len(facts.Endpoints.Value) != 1 || len(facts.Nameservers.Value) != 1 || facts.Deployment.Value == nil || facts.Lease.Value == nil || !facts.Autoscaled ||
-		len(facts.Quotas.Value) != 1 || len(facts.Nodes.Value) != 1 || facts.Place.Value.Labels["a"] != "b" || facts.Job.Worker.Replicas != 2 || facts.KueueServed {
+		len(facts.Quotas.Value) != 1 || len(facts.Nodes.Value) != 1 || facts.NamespaceObject.Value.Labels["a"] != "b" || facts.Job.Worker.Replicas != 2 || facts.KueueServed {
 		t.Errorf("the facts are %+v", facts)
 	}
 	if answer := facts.waitsFor(); answer == nil || answer.Message != "words" {
@@ -128,13 +128,13 @@ func TestGatherWithoutRights(t *testing.T) {
 	api := forbidding(holding())
 	for _, object := range []client.Object{mpiJob(), trainJob()} {
 		facts := gathererOf(api).OfJob(t.Context(), object)
-		for _, unknown := range []string{facts.Pods.Unknown, facts.Events.Unknown, facts.Quotas.Unknown, facts.Nodes.Unknown, facts.Policies.Unknown, facts.Place.Unknown, facts.Service.Unknown, facts.Deployment.Unknown} {
+		for _, unknown := range []string{facts.Pods.Unknown, facts.Events.Unknown, facts.Quotas.Unknown, facts.Nodes.Unknown, facts.Policies.Unknown, facts.NamespaceObject.Unknown, facts.Service.Unknown, facts.Deployment.Unknown} {
 			if !strings.HasPrefix(unknown, "may not ") {
 				t.Errorf("%T: %q", object, unknown)
 			}
 		}
 		for _, finding := range Diagnose(facts) {
-			if finding.Rank != NotKnown && finding.Title != "The operator has not looked at the job" {
+			if finding.Rank != NotKnown && finding.Title != "The operator has not processed the job" {
 				t.Errorf("%T: %+v", object, finding)
 			}
 		}
@@ -169,8 +169,8 @@ func TestGatherRuntime(t *testing.T) {
 		"the runtime is being deleted":     {objects: []client.Object{going}, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := trainJob(func(made *v2alpha1.TrainJob) { made.Status.RuntimeDigest = test.digest })
-			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), made)
+			stored := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Status.RuntimeDigest = test.digest })
+			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), stored)
 			if facts.RuntimeMissing != test.missing || (facts.Job == nil) != test.missing {
 				t.Fatalf("missing: %v, %s", facts.RuntimeMissing, facts.NoModel)
 			}
@@ -182,16 +182,16 @@ func TestGatherRuntime(t *testing.T) {
 }
 
 func optionalObject(version schema.GroupVersion, kind, name string, owner ...metav1.OwnerReference) *unstructured.Unstructured {
-	made := &unstructured.Unstructured{}
-	made.SetGroupVersionKind(version.WithKind(kind))
-	made.SetNamespace(namespace)
-	made.SetName(name)
-	made.SetOwnerReferences(owner)
-	return made
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(version.WithKind(kind))
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	object.SetOwnerReferences(owner)
+	return object
 }
 
 func TestGatherOptionalKinds(t *testing.T) {
-	inQueue := trainJob(func(made *v2alpha1.TrainJob) { made.Labels = map[string]string{training.LabelQueue: "main"} })
+	inQueue := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Labels = map[string]string{training.LabelQueue: "main"} })
 	beta := connection.KueueVersions[0]
 	api := holding(clusterRuntime(), optionalObject(beta, "LocalQueue", "main"), optionalObject(beta, "LocalQueue", "other"),
 		optionalObject(beta, "Workload", "mine", metav1.OwnerReference{Kind: "JobSet", Name: "job"}), optionalObject(beta, "Workload", "theirs", metav1.OwnerReference{Kind: "JobSet", Name: "other"}),
@@ -209,7 +209,7 @@ func TestGatherOptionalKinds(t *testing.T) {
 		kinds = append(kinds, kind.Kind)
 	}
 	slices.Sort(kinds)
-	if diff := cmp.Diff([]string{"LocalQueue", "LocalQueue", "PodGroup", "PodGroup", "PodGroup", "Workload", "Workload"}, kinds); diff != "" {
+	if diff := cmp.Diff([]string{"LocalQueue", "LocalQueue", "PodGroup", "PodGroup", "PodGroup", "PodGroup", "Workload", "Workload"}, kinds); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -232,21 +232,21 @@ func TestGatherBeforeSubmission(t *testing.T) {
 	api := notServing(holding(clusterRuntime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	for _, object := range []client.Object{mpiJob(), trainJob()} {
 		facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), object)
-		if !facts.Submission.DryRun || facts.Submission.Refusal != nil || facts.Submission.Rules.Value == nil || len(facts.Submission.Rules.Value.Errors) > 0 || len(facts.Submission.Rights.Value) != 4 || facts.Stored {
+		if !facts.Submission.DryRun || facts.Submission.Refusal != nil || facts.Submission.Rules.Value == nil || len(facts.Submission.Rules.Value.Errors) > 0 || len(facts.Submission.Permissions.Value) != 4 || facts.Stored {
 			t.Errorf("%T: %+v", object, facts.Submission)
 		}
 		facts = gathererOf(api).BeforeSubmission(t.Context(), judging(api, false, mayNot), object)
-		if needed := facts.Submission.Rights.Value[0]; needed.Allowed || !needed.Needed || facts.Submission.Refusal == nil {
+		if needed := facts.Submission.Permissions.Value[0]; needed.Allowed || !needed.Needed || facts.Submission.Refusal == nil {
 			t.Errorf("%T: %+v", object, facts.Submission)
 		}
 	}
-	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), trainJob(func(made *v2alpha1.TrainJob) { made.Spec.RuntimeRef.Name = "none" }))
-	if !facts.RuntimeMissing || facts.Submission.Rules.Unknown != "ClusterTrainingRuntime none is not there" {
+	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.RuntimeRef.Name = "none" }))
+	if !facts.RuntimeMissing || facts.Submission.Rules.Unknown != "ClusterTrainingRuntime none does not exist" {
 		t.Errorf("%+v", facts.Submission.Rules)
 	}
 	place := gathererOf(api).OfNamespace(t.Context(), judging(api, true, nil), namespace)
-	if len(place.Submission.Rights.Value) != 5 || place.Place.Value == nil {
-		t.Errorf("%+v", place.Submission.Rights)
+	if len(place.Submission.Permissions.Value) != 5 || place.NamespaceObject.Value == nil {
+		t.Errorf("%+v", place.Submission.Permissions)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestRulesWithoutQuotas(t *testing.T) {
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1")},
 	}
-	bad := mpiJob(func(made *v2beta1.MPIJob) { made.Spec.SlotsPerWorker = new(int32(99)) })
+	bad := mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SlotsPerWorker = new(int32(99)) })
 	api := notServing(holding(quota))
 	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, quotaRefusal), bad)
 	if faults := facts.Submission.Rules.Value.Errors; len(faults) != 1 || faults[0].Field != "spec.slotsPerWorker" {

@@ -18,7 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/clusterfacts"
 )
 
-// factsOf is what an object says of itself.
+// factsOf returns the facts that the object itself contains.
 func (gatherer *Gatherer) factsOf(object client.Object) *Facts {
 	facts := &Facts{Now: gatherer.Now, Namespace: object.GetNamespace(), Name: object.GetName(), OperatorNamespace: gatherer.OperatorNamespace}
 	switch object := object.(type) {
@@ -33,13 +33,13 @@ func (gatherer *Gatherer) factsOf(object client.Object) *Facts {
 			})
 		}
 	default:
-		panic(fmt.Sprintf("%T is no job", object))
+		panic(fmt.Sprintf("%T is not a job", object))
 	}
 	return facts
 }
 
-// model is the job with every default. How the operator is configured is not known
-// here, so these are its defaults where the job itself is silent.
+// model sets facts.Job. The operator's configuration is not known here, so fields
+// that the job does not set get the operator's default configuration.
 func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client.Object) {
 	defaults := config.Default().JobDefaults()
 	switch object := object.(type) {
@@ -52,22 +52,23 @@ func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client
 	}
 }
 
-// runtime is the one that the job was created with, else the one that it names.
+// runtime returns the snapshot that the job was created with, or else the runtime that
+// it names.
 func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
-	if kept := gatherer.keptRuntime(ctx, facts, trainJob); kept != nil {
-		return kept
+	if snapshot := gatherer.runtimeSnapshot(ctx, facts, trainJob); snapshot != nil {
+		return snapshot
 	}
 	reader := clusterfacts.Reader{Cache: gatherer.Reader, Live: gatherer.Reader}
 	found, err := reader.Runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
-	facts.NoModel = refusal(unwrapped(err), "get "+facts.RuntimeRef)
+	facts.NoModel = unknownReason(unwrapped(err), "get "+facts.RuntimeRef)
 	facts.RuntimeMissing = found == nil && err == nil
 	if facts.RuntimeMissing {
-		facts.NoModel = facts.RuntimeRef + " is not there"
+		facts.NoModel = facts.RuntimeRef + " does not exist"
 	}
 	return found
 }
 
-func (gatherer *Gatherer) keptRuntime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
+func (gatherer *Gatherer) runtimeSnapshot(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
 	digest := trainJob.Status.RuntimeDigest
 	if !facts.Stored || digest == "" {
 		return nil
@@ -76,14 +77,14 @@ func (gatherer *Gatherer) keptRuntime(ctx context.Context, facts *Facts, trainJo
 	if found, _ := gatherer.get(ctx, revision, facts.Namespace, plan.SnapshotName(digest), "controllerrevision"); !found {
 		return nil
 	}
-	kept, err := job.RuntimeFrom(revision.Data.Raw, digest)
+	snapshot, err := job.RuntimeFrom(revision.Data.Raw, digest)
 	if err != nil {
 		return nil
 	}
-	return kept
+	return snapshot
 }
 
-// needed is what the pods name: Secrets, claims, classes.
+// needed reads the objects that the pods refer to: pull secrets, PVCs, StorageClasses.
 func (gatherer *Gatherer) needed(ctx context.Context, facts *Facts) {
 	facts.PullSecrets = map[string]Known[bool]{}
 	for _, name := range facts.pullSecretNames() {

@@ -11,7 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// names looks whether the job's host names can be found: the headless Service, its
+// names checks whether the job's host names resolve: the headless Service, its
 // endpoints and the nameservers.
 func names(facts *Facts) []Finding {
 	if facts.hasSucceeded() || facts.hasFailed() || facts.reached(training.StepWorkersReached) {
@@ -21,7 +21,7 @@ func names(facts *Facts) []Finding {
 }
 
 func (facts *Facts) service() []Finding {
-	// Before there are pods there need be no Service.
+	// The Service is only needed once pods exist.
 	if !facts.Stored || facts.Job == nil || len(active(facts.podsOf(training.RoleWorker))) == 0 {
 		return nil
 	}
@@ -34,13 +34,13 @@ func (facts *Facts) service() []Finding {
 	case facts.Service.Unknown != "":
 		return unknown("The job's Service", facts.Service.Unknown)
 	case facts.Service.Value == nil:
-		finding.Title, finding.Cause = "The job's Service is missing", "Without it no worker's host name is found. The operator recreates it if it runs."
+		finding.Title, finding.Cause = "The job's Service is missing", "Without it the host names of workers do not resolve. The operator recreates it when it is running."
 		finding.Fix = facts.operatorLog()
 	case facts.Endpoints.Unknown != "":
 		return unknown("Endpoints of the job's Service", facts.Endpoints.Unknown)
 	case facts.running() > 0 && facts.addresses() == 0:
 		finding.Title = "The job's Service has no endpoints"
-		finding.Cause = fmt.Sprintf("%s of the job have an address, and none is published, so that no host name is found.", count(facts.running(), "pod"))
+		finding.Cause = fmt.Sprintf("%s of the job have an IP address, and the Service publishes none, so host names do not resolve.", count(facts.running(), "pod"))
 	default:
 		return nil
 	}
@@ -49,12 +49,12 @@ func (facts *Facts) service() []Finding {
 
 func (facts *Facts) serviceName() string { return plan.NamesOf(facts.bare()).Service }
 
-// bare is the job without what it says: enough for names and labels.
+// bare is a model with only the identity of the job: enough for names and labels.
 func (facts *Facts) bare() *job.Job {
 	return &job.Job{Kind: facts.Kind, Namespace: facts.Namespace, Name: facts.Name}
 }
 
-// running is how many pods have an address.
+// running returns how many pods are running and have an IP address.
 func (facts *Facts) running() (number int) {
 	for i := range facts.Pods.Value {
 		if pod := &facts.Pods.Value[i]; pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning {
@@ -71,18 +71,18 @@ func (facts *Facts) addresses() (number int) {
 	return number
 }
 
-// nameservers finds DNS pods that are not ready. Where there are none that we know,
-// the cluster's DNS is elsewhere.
+// nameservers finds DNS pods that are not ready. A cluster without known DNS pods has
+// another DNS service.
 func (facts *Facts) nameservers() []Finding {
 	pods := facts.Nameservers.Value
 	if facts.Nameservers.Unknown != "" {
-		return unknown("The cluster's DNS", facts.Nameservers.Unknown)
+		return unknown("Cluster DNS", facts.Nameservers.Unknown)
 	}
 	if len(pods) == 0 || slices.ContainsFunc(pods, isReady) {
 		return nil
 	}
 	return []Finding{{
-		Rank: Likely, Title: "The cluster's DNS is not ready", Cause: fmt.Sprintf("None of %s of DNS is ready, so that no host name is found.", count(len(pods), "pod")),
+		Rank: Likely, Title: "Cluster DNS is not ready", Cause: fmt.Sprintf("None of %s is ready, so host names do not resolve.", count(len(pods), "DNS pod")),
 		Object: "pod/" + pods[0].Name, Fix: fmt.Sprintf("kubectl describe pods -n %s -l k8s-app=kube-dns", pods[0].Namespace), Documentation: pageFailures,
 	}}
 }

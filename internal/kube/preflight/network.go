@@ -15,22 +15,22 @@ import (
 )
 
 var (
-	loginPort = ports{corev1.ProtocolTCP, job.AgentPort, job.AgentPort}
-	// sshPort is where an image's own sshd may listen as well.
+	agentPort = ports{corev1.ProtocolTCP, job.AgentPort, job.AgentPort}
+	// sshPort: the sshd of an image may listen here instead.
 	sshPort = ports{corev1.ProtocolTCP, 22, 22}
-	// highPorts are those that Linux gives to programs which ask for any: mpirun's
-	// daemons call back on them, and ranks reach each other.
+	// highPorts is the ephemeral port range of Linux: mpirun's daemons connect back on
+	// these ports, and ranks connect to each other.
 	highPorts = ports{corev1.ProtocolTCP, 32768, 60999}
 )
 
-// blockage is a flow that policies hold back.
+// blockage is a flow that policies block.
 type blockage struct {
 	what      string
 	direction networkingv1.PolicyType
 	policies  []string
 }
 
-// network finds NetworkPolicies that keep a job's pods from each other or from DNS.
+// network finds NetworkPolicies that block traffic between the job's pods or to DNS.
 func network(facts *Facts) []Finding {
 	if facts.hasSucceeded() {
 		return nil
@@ -46,7 +46,8 @@ func network(facts *Facts) []Finding {
 	return append(findings, facts.blockedDNS(policies)...)
 }
 
-// policies of the namespace, with the one that the job will have.
+// policies returns those of the namespace, with the one that the operator will create
+// for the job.
 func (facts *Facts) policies() []networkingv1.NetworkPolicy {
 	policies := facts.Policies.Value
 	if facts.Stored || facts.Job == nil || facts.Job.NetworkPolicy == "" {
@@ -57,18 +58,18 @@ func (facts *Facts) policies() []networkingv1.NetworkPolicy {
 	return append(slices.Clone(policies), *own)
 }
 
-// blockages are the connections of the job that policies hold back.
-func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (found []blockage) {
+// blockages returns the connections of the job that policies block.
+func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (blocked []blockage) {
 	launcher, worker := facts.side(training.RoleLauncher), facts.side(training.RoleWorker)
 	for _, needed := range []struct {
 		from, to side
 		what     string
-		// either of them is enough.
+		// either: one of these ports is enough.
 		either []ports
 	}{
-		{launcher, worker, "the launcher logs in to workers on port 2222", facts.loginPorts()},
-		{worker, launcher, "workers call the launcher back on high ports", []ports{highPorts}},
-		{worker, worker, "workers reach each other on high ports", []ports{highPorts}},
+		{launcher, worker, "the launcher to the workers on port 2222", facts.loginPorts()},
+		{worker, launcher, "workers to the launcher on high ports", []ports{highPorts}},
+		{worker, worker, "workers to each other on high ports", []ports{highPorts}},
 	} {
 		if needed.from.pod == nil || needed.to.pod == nil {
 			continue
@@ -81,23 +82,23 @@ func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (found []bl
 				}
 			}
 			if blocking != nil {
-				found = append(found, blockage{needed.what, direction, namesOf(blocking)})
+				blocked = append(blocked, blockage{needed.what, direction, namesOf(blocking)})
 			}
 		}
 	}
-	return found
+	return blocked
 }
 
-// loginPorts are where workers answer the launcher.
+// loginPorts are the ports on which workers accept the launcher.
 func (facts *Facts) loginPorts() []ports {
 	if facts.Job != nil && !facts.Job.WorkersRunAgent() {
-		return []ports{loginPort, sshPort}
+		return []ports{agentPort, sshPort}
 	}
-	return []ports{loginPort}
+	return []ports{agentPort}
 }
 
-// side is a pod of a role. Where the job is not known, it is a pod with the labels
-// that every job's have.
+// side returns a pod of a role. If the job's model is unknown, it is a pod with the
+// labels that all jobs have.
 func (facts *Facts) side(role string) side {
 	pod := facts.example(role)
 	if pod == nil && facts.Job == nil {
@@ -106,7 +107,7 @@ func (facts *Facts) side(role string) side {
 	return side{role: role, pod: pod, namespace: facts.namespaceLabels()}
 }
 
-// namespaceLabels are at least the one that Kubernetes sets on every namespace.
+// namespaceLabels contain at least the label that Kubernetes sets on every namespace.
 func (facts *Facts) namespaceLabels() map[string]string {
 	if labels := facts.labels(); labels != nil {
 		return labels
@@ -123,43 +124,43 @@ func namesOf(policies []*networkingv1.NetworkPolicy) (names []string) {
 }
 
 func (facts *Facts) blockedTraffic(blocked []blockage) Finding {
-	var words, culprits []string
+	var connections, culprits []string
 	template := training.NetworkPolicyDefault
 	for i, blockage := range blocked {
-		way := "in"
+		direction := "ingress"
 		if blockage.direction == networkingv1.PolicyTypeEgress {
-			way, template = "out", training.NetworkPolicyRestricted
+			direction, template = "egress", training.NetworkPolicyRestricted
 		}
 		culprits = append(culprits, blockage.policies...)
 		if i > 0 && blocked[i-1].what == blockage.what {
-			words[len(words)-1] = blockage.what + " (in and out)"
+			connections[len(connections)-1] = blockage.what + " (ingress and egress)"
 			continue
 		}
-		words = append(words, fmt.Sprintf("%s (on the way %s)", blockage.what, way))
+		connections = append(connections, fmt.Sprintf("%s (%s)", blockage.what, direction))
 	}
 	slices.Sort(culprits)
 	culprits = slices.Compact(culprits)
 	finding := Finding{
 		Rank:  facts.rank(Likely, training.StepWorkersReached, training.FailureSSHConnection, training.FailureMPIInitialization),
-		Title: "NetworkPolicies keep the job's pods from each other", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
-		Cause: fmt.Sprintf("%s that %s.", doing(culprits, "block"), strings.Join(words, ", that ")),
-		Fix:   fmt.Sprintf("Add spec.networkPolicy: {template: %s} to the job, which lets its own pods through, and create it anew; or see kubectl describe networkpolicy %s -n %s", template, culprits[0], facts.Namespace),
+		Title: "NetworkPolicies block traffic between the job's pods", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
+		Cause: fmt.Sprintf("%s connections from %s.", subjectAndVerb(culprits, "block"), strings.Join(connections, ", from ")),
+		Fix:   fmt.Sprintf("Add spec.networkPolicy: {template: %s} to the job, which allows traffic between its pods, and recreate it; or see kubectl describe networkpolicy %s -n %s", template, culprits[0], facts.Namespace),
 	}
 	if finding.Rank == Note && facts.reached(training.StepWorkersReached) {
-		finding.Cause += " The launcher has reached the workers all the same: the policies came later, or this cluster's network does not enforce them."
+		finding.Cause += " The launcher has reached the workers anyway: the policies are newer, or the network plugin of this cluster does not enforce them."
 	}
 	return finding
 }
 
-// doing is what one does, or several do together.
-func doing(who []string, verb string) string {
-	if len(who) == 1 {
+// subjectAndVerb joins names with a verb, which gets an s after a single name.
+func subjectAndVerb(names []string, verb string) string {
+	if len(names) == 1 {
 		verb += "s"
 	}
-	return strings.Join(who, " and ") + " " + verb
+	return strings.Join(names, " and ") + " " + verb
 }
 
-// nameservers as clusters have them: CoreDNS, and OpenShift's.
+// nameservers are the usual DNS pods of clusters: CoreDNS, and OpenShift's.
 func nameservers() []side {
 	return []side{
 		{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Labels: map[string]string{"k8s-app": "kube-dns"}}},
@@ -169,8 +170,7 @@ func nameservers() []side {
 	}
 }
 
-// blockedDNS finds policies that keep pods from every nameserver that a cluster may
-// have.
+// blockedDNS finds policies that block traffic from pods to all usual nameservers.
 func (facts *Facts) blockedDNS(policies []networkingv1.NetworkPolicy) []Finding {
 	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
 		from := facts.side(role)
@@ -190,16 +190,16 @@ func (facts *Facts) blockedDNS(policies []networkingv1.NetworkPolicy) []Finding 
 		culprits := namesOf(blocking)
 		return []Finding{{
 			Rank:  facts.rank(Likely, training.StepWorkersReached, training.FailureSSHConnection),
-			Title: "NetworkPolicies keep the job's pods from DNS", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
-			Cause: fmt.Sprintf("%s nothing of the %s out to port 53, so that no host name is found.", doing(culprits, "let"), role),
-			Fix:   "Add spec.networkPolicy: {template: Restricted} to the job, which opens the way to DNS, and create it anew",
+			Title: "NetworkPolicies block DNS for the job's pods", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
+			Cause: fmt.Sprintf("%s egress from the %s to port 53, so host names do not resolve.", subjectAndVerb(culprits, "block"), role),
+			Fix:   "Add spec.networkPolicy: {template: Restricted} to the job, which allows DNS, and recreate it",
 		}}
 	}
 	return nil
 }
 
-// opensToAddresses tells whether port 53 of some addresses is open: a cache on the
-// node, or a nameserver elsewhere, may be among them.
+// opensToAddresses reports whether policies allow port 53 of some IP block. A node-local
+// DNS cache or an external nameserver may be in it.
 func opensToAddresses(policies []networkingv1.NetworkPolicy, from *corev1.Pod) bool {
 	for _, policy := range isolating(policies, from, networkingv1.PolicyTypeEgress) {
 		for _, rule := range rulesOf(policy, networkingv1.PolicyTypeEgress) {

@@ -39,8 +39,8 @@ const (
 
 func TestNetwork(t *testing.T) {
 	const (
-		traffic = "likely: NetworkPolicies keep the job's pods from each other"
-		dns     = "likely: NetworkPolicies keep the job's pods from DNS"
+		traffic = "likely: NetworkPolicies block traffic between the job's pods"
+		dns     = "likely: NetworkPolicies block DNS for the job's pods"
 	)
 	in := func(rules string) string {
 		return `{podSelector: {}, policyTypes: [Ingress], ingress: [` + rules + `]}`
@@ -73,7 +73,7 @@ func TestNetwork(t *testing.T) {
 		"pods of this namespace by its name":  {change: policies(t, in(`{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team}}}]}`))},
 		"pods of another namespace":           {change: policies(t, in(`{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: other}}}]}`)), want: []string{traffic}},
 		"of the namespace, and by label":      {change: policies(t, in(`{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}`)), want: []string{traffic}},
-		"this namespace when it is not known": {change: all(policies(t, in(`{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team}}}]}`)), func(facts *Facts) { facts.Place = Known[*corev1.Namespace]{} })},
+		"this namespace when it is not known": {change: all(policies(t, in(`{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team}}}]}`)), func(facts *Facts) { facts.NamespaceObject = Known[*corev1.Namespace]{} })},
 		"every address":                       {change: policies(t, in(`{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}`))},
 		"some addresses, pods without any":    {change: policies(t, in(`{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}`)), want: []string{traffic}},
 		"the pods' addresses":                 {change: all(policies(t, in(`{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}`)), withAddress)},
@@ -90,9 +90,9 @@ func TestNetwork(t *testing.T) {
 		"DNS that is not open":     {change: policies(t, sameJob), want: []string{dns}},
 		"DNS of a namespace apart": {change: policies(t, sameJob, `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}], ports: [{port: 53, protocol: UDP}]}]}`), want: []string{dns}},
 
-		"a job that runs all the same":    {change: all(policies(t, denyIngress), runs), want: []string{"note: NetworkPolicies keep the job's pods from each other"}},
+		"a job that runs all the same":    {change: all(policies(t, denyIngress), runs), want: []string{"note: NetworkPolicies block traffic between the job's pods"}},
 		"a job that failed for it":        {change: all(policies(t, denyIngress), fails(training.FailureSSHConnection, "ssh")), want: []string{traffic}},
-		"a job that failed otherwise":     {change: all(policies(t, denyIngress), fails(training.FailureTraining, "x")), want: []string{"note: NetworkPolicies keep the job's pods from each other"}},
+		"a job that failed otherwise":     {change: all(policies(t, denyIngress), fails(training.FailureTraining, "x")), want: []string{"note: NetworkPolicies block traffic between the job's pods"}},
 		"a job that succeeded":            {change: all(policies(t, denyIngress), succeeds)},
 		"policies that may not be listed": {change: func(facts *Facts) { facts.Policies.Unknown = "may not list networkpolicies" }, want: []string{"not known: NetworkPolicies"}},
 	})
@@ -114,7 +114,7 @@ func withAddress(facts *Facts) {
 
 func TestBlockageInWords(t *testing.T) {
 	facts := pending(kinds()[job.KindMPIJob], policies(t, denyAll, denyIngress))
-	want := "policy-a and policy-b block that the launcher logs in to workers on port 2222 (in and out), that workers call the launcher back on high ports (in and out), that workers reach each other on high ports (in and out)."
+	want := "policy-a and policy-b block connections from the launcher to the workers on port 2222 (ingress and egress), from workers to the launcher on high ports (ingress and egress), from workers to each other on high ports (ingress and egress)."
 	if got := network(facts)[0].Cause; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -122,22 +122,22 @@ func TestBlockageInWords(t *testing.T) {
 
 // What the operator itself makes for a job opens what a namespace has closed.
 func TestOwnPolicyHelps(t *testing.T) {
-	for kind, made := range kinds() {
-		made.NetworkPolicy = training.NetworkPolicyDefault
-		if findings := network(submitted(made, policies(t, denyIngress))); len(findings) > 0 {
+	for kind, model := range kinds() {
+		model.NetworkPolicy = training.NetworkPolicyDefault
+		if findings := network(submitted(model, policies(t, denyIngress))); len(findings) > 0 {
 			t.Errorf("%s with Default: %+v", kind, findings)
 		}
-		if findings := network(submitted(made, policies(t, denyAll))); len(findings) == 0 {
+		if findings := network(submitted(model, policies(t, denyAll))); len(findings) == 0 {
 			t.Errorf("%s with Default opens the way out", kind)
 		}
-		made.NetworkPolicy = training.NetworkPolicyRestricted
-		if findings := network(submitted(made, policies(t, denyAll))); len(findings) > 0 {
+		model.NetworkPolicy = training.NetworkPolicyRestricted
+		if findings := network(submitted(model, policies(t, denyAll))); len(findings) > 0 {
 			t.Errorf("%s with Restricted: %+v", kind, findings)
 		}
 		// Once it is stored, the policy is among those of the namespace.
-		own := plan.NetworkPolicy(made, []int32{443})
+		own := plan.NetworkPolicy(model, []int32{443})
 		own.Namespace = namespace
-		if findings := network(pending(made, policies(t, denyAll), func(facts *Facts) { facts.Policies.Value = append(facts.Policies.Value, *own) })); len(findings) > 0 {
+		if findings := network(pending(model, policies(t, denyAll), func(facts *Facts) { facts.Policies.Value = append(facts.Policies.Value, *own) })); len(findings) > 0 {
 			t.Errorf("%s with Restricted, stored: %+v", kind, findings)
 		}
 	}
@@ -176,7 +176,7 @@ func TestNames(t *testing.T) {
 		"pods without an address":         {change: noEndpoints},
 		"names that are not published":    {change: all(started, noEndpoints), want: []string{"likely: The job's Service has no endpoints"}, fix: "kubectl describe service job-worker -n team"},
 		"one nameserver of two":           {change: all(nameserver("False"), nameserver("True"))},
-		"no nameserver that is ready":     {change: nameserver("False"), want: []string{"likely: The cluster's DNS is not ready"}, fix: "k8s-app=kube-dns"},
+		"no nameserver that is ready":     {change: nameserver("False"), want: []string{"likely: Cluster DNS is not ready"}, fix: "k8s-app=kube-dns"},
 		"a job that runs":                 {change: all(runs, noService, nameserver("False"))},
 		"a Service that may not be read":  {change: func(facts *Facts) { facts.Service = Known[*corev1.Service]{Unknown: "may not get"} }, want: []string{"not known: The job's Service"}},
 		"endpoints that may not be read":  {change: func(facts *Facts) { facts.Endpoints.Unknown = "may not list" }, want: []string{"not known: Endpoints of the job's Service"}},

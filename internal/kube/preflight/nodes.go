@@ -12,156 +12,160 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/nodes"
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// fit is how the nodes of a cluster suit the workers of a job.
+// fit is how many workers of a job can be scheduled on the nodes of a cluster.
 type fit struct {
 	nodes int
-	// taking is how many nodes would take one worker, room how many workers have
-	// room on all of them together.
-	taking, room int
-	// hindrances are why the others would not, and on how many.
-	hindrances map[string]int
-	// ever: some node would take a worker if it were empty.
-	ever bool
+	// fitting is how many nodes fit at least one worker, workers how many workers fit on
+	// all of them together.
+	fitting, workers int
+	// reasons are why the other nodes do not fit a worker, with the number of nodes.
+	reasons map[nodes.Reason]int
+	// fitsEmptyNode: a worker fits on some node if no other pod runs there.
+	fitsEmptyNode bool
 }
 
-// nodesThatFit counts the nodes that would take a worker.
+// nodesThatFit checks that the workers can be scheduled.
 func nodesThatFit(facts *Facts) []Finding {
 	if facts.hasSucceeded() || facts.reached(training.StepScheduled) {
 		return nil
 	}
-	worker, wanted := facts.workersToPlace()
+	worker, wanted := facts.workersToSchedule()
 	switch {
 	case worker == nil || wanted == 0:
 		return nil
 	case facts.Nodes.Unknown != "":
 		return unknown("Nodes that fit", facts.Nodes.Unknown)
 	}
-	found := facts.fitOf(worker, wanted)
-	if found.room >= wanted {
+	result := facts.fitOf(worker, wanted)
+	if result.workers >= wanted {
 		return nil
 	}
-	return []Finding{facts.tooFewNodes(worker, wanted, found)}
+	return []Finding{facts.tooFewNodes(worker, wanted, result)}
 }
 
-// workersToPlace are the workers without a node, by example, and their number. Where
-// a job has no workers, it is the launcher.
-func (facts *Facts) workersToPlace() (*corev1.Pod, int) {
+// workersToSchedule returns an example of the workers without a node, and their number.
+// For a job without workers, it is the launcher.
+func (facts *Facts) workersToSchedule() (*corev1.Pod, int) {
 	role := training.RoleWorker
 	if facts.Job != nil && facts.Job.Worker.Replicas == 0 {
 		role = training.RoleLauncher
 	}
-	there, unplaced := active(facts.podsOf(role)), 0
+	existing, unscheduled := active(facts.podsOf(role)), 0
 	var example *corev1.Pod
-	for _, pod := range there {
+	for _, pod := range existing {
 		if pod.Spec.NodeName == "" {
-			unplaced++
+			unscheduled++
 			example = cmp.Or(example, pod)
 		}
 	}
 	if facts.Job == nil {
-		return example, unplaced
+		return example, unscheduled
 	}
-	unplaced += max(int(roleOf(facts.Job, role).Replicas)-len(there), 0)
-	return cmp.Or(example, facts.planned(role)), unplaced
+	unscheduled += max(int(roleOf(facts.Job, role).Replicas)-len(existing), 0)
+	return cmp.Or(example, facts.planned(role)), unscheduled
 }
 
 func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
-	found := fit{nodes: len(facts.Nodes.Value), hindrances: map[string]int{}}
+	result := fit{nodes: len(facts.Nodes.Value), reasons: map[nodes.Reason]int{}}
 	for i := range facts.Nodes.Value {
 		node := &facts.Nodes.Value[i]
 		used := map[string]corev1.ResourceList{node.Name: maps.Clone(facts.Used.Value[node.Name])}
-		found.ever = found.ever || nodes.Takes(node, worker, nil)
-		if hindrance := nodes.Hindrance(node, worker, used[node.Name]); hindrance != "" {
-			found.hindrances[hindrance]++
+		result.fitsEmptyNode = result.fitsEmptyNode || nodes.Takes(node, worker, nil)
+		if reason := nodes.Check(node, worker, used[node.Name]); reason != (nodes.Reason{}) {
+			result.reasons[reason]++
 			continue
 		}
-		found.taking++
-		placed := &corev1.Pod{Spec: *worker.Spec.DeepCopy()}
-		placed.Spec.NodeName = node.Name
-		for here := 0; here < wanted && nodes.Takes(node, worker, used[node.Name]); here++ {
-			found.room++
-			nodes.Use(used, placed)
+		result.fitting++
+		scheduled := &corev1.Pod{Spec: *worker.Spec.DeepCopy()}
+		scheduled.Spec.NodeName = node.Name
+		for onNode := 0; onNode < wanted && nodes.Takes(node, worker, used[node.Name]); onNode++ {
+			result.workers++
+			nodes.Use(used, scheduled)
 		}
 	}
-	return found
+	return result
 }
 
-func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Finding {
+func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, result fit) Finding {
 	rank := Likely
 	switch {
 	case facts.Autoscaled:
 		rank = Possible
-	case !found.ever:
+	case !result.fitsEmptyNode:
 		rank = Certain
 	}
 	finding := Finding{
-		Rank: facts.rank(rank, training.StepScheduled, training.FailureGangSchedulingTimeout), Title: "Too few nodes would take the workers",
-		Cause: fmt.Sprintf("%d of %s would take a worker, which asks for %s; there is room for %d of %d workers.",
-			found.taking, count(found.nodes, "node"), asked(worker), min(found.room, wanted), wanted),
+		Rank: facts.rank(rank, training.StepScheduled, training.FailureGangSchedulingTimeout), Title: "Too few nodes fit the workers",
+		Cause: fmt.Sprintf("%d of %s can run a worker, which requests %s; %d of %d workers can be scheduled.",
+			result.fitting, count(result.nodes, "node"), requestText(worker), min(result.workers, wanted), wanted),
 		Object: "nodes", Documentation: pageFailures,
 	}
-	if words := found.words(); words != "" {
-		finding.Cause += " What hinders on the others: " + words + "."
+	if text := result.reasonText(); text != "" {
+		finding.Cause += " Other nodes: " + text + "."
 	}
 	if facts.Autoscaled {
-		finding.Cause += " The cluster may make nodes for them."
+		finding.Cause += " The cluster autoscaler may add nodes."
 	}
 	if facts.Used.Unknown != "" {
-		finding.Cause += " How full they are is not known: " + facts.Used.Unknown + "."
+		finding.Cause += " The used resources of nodes are not known: " + facts.Used.Unknown + "."
 	}
-	finding.Fix = facts.nodesFix(found)
+	finding.Fix = facts.nodesFix(result)
 	return finding
 }
 
-func asked(pod *corev1.Pod) string {
+func requestText(pod *corev1.Pod) string {
 	requests := job.Requests(&pod.Spec)
-	var words []string
+	var parts []string
 	for _, name := range job.ResourceNames(requests) {
 		if quantity := requests[name]; !quantity.IsZero() {
-			words = append(words, fmt.Sprintf("%s %s", quantity.String(), name))
+			parts = append(parts, fmt.Sprintf("%s %s", quantity.String(), name))
 		}
 	}
-	if len(words) == 0 {
+	if len(parts) == 0 {
 		return "nothing"
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// words are the hindrances, the most frequent first.
-func (found *fit) words() string {
-	names := slices.SortedFunc(maps.Keys(found.hindrances), func(a, b string) int {
-		if byNumber := cmp.Compare(found.hindrances[b], found.hindrances[a]); byNumber != 0 {
-			return byNumber
-		}
-		return strings.Compare(a, b)
+// sortedReasons are the reasons, the most frequent first.
+func (f *fit) sortedReasons() []nodes.Reason {
+	return slices.SortedFunc(maps.Keys(f.reasons), func(a, b nodes.Reason) int {
+		return cmp.Or(cmp.Compare(f.reasons[b], f.reasons[a]), cmp.Compare(a.String(), b.String()))
 	})
-	var words []string
-	for _, name := range names {
-		words = append(words, fmt.Sprintf("%s (%s)", name, count(found.hindrances[name], "node")))
-	}
-	return strings.Join(words, "; ")
 }
 
-// nodesFix begins with what most nodes have against the job.
-func (facts *Facts) nodesFix(found fit) string {
-	first, _, _ := strings.Cut(found.words(), "; ")
-	switch {
-	case strings.Contains(first, "cordoned"):
+func (f *fit) reasonText() string {
+	var parts []string
+	for _, reason := range f.sortedReasons() {
+		parts = append(parts, fmt.Sprintf("%s (%s)", reason, count(f.reasons[reason], "node")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// nodesFix is what to do about the most frequent reason.
+func (facts *Facts) nodesFix(result fit) string {
+	var first nodes.Reason
+	if reasons := result.sortedReasons(); len(reasons) > 0 {
+		first = reasons[0]
+	}
+	switch first.Kind {
+	case nodes.Cordoned:
 		return "kubectl uncordon NODE; see kubectl get nodes"
-	case strings.Contains(first, "taint"):
-		return "Add a toleration for the taint to the pods of the job or of its runtime"
-	case strings.Contains(first, "selector"), strings.Contains(first, "affinity"):
-		return "Correct the nodeSelector of the job or of its runtime; see kubectl get nodes --show-labels"
-	case !found.ever:
-		return "Let a worker ask for no more than one node has; see kubectl describe nodes"
-	default:
-		return "Ask for fewer or smaller workers, or wait for other jobs to end; see kubectl describe nodes"
+	case nodes.TaintNotTolerated:
+		return "Add a toleration for the taint to the pods of the job or its runtime"
+	case nodes.SelectorMismatch, nodes.AffinityMismatch:
+		return "Correct the nodeSelector of the job or its runtime; see kubectl get nodes --show-labels"
 	}
+	if !result.fitsEmptyNode {
+		return "Request no more for a worker than one node has; see kubectl describe nodes"
+	}
+	return "Use fewer or smaller workers, or wait for other jobs to finish; see kubectl describe nodes"
 }
 
-// gpuTypes finds GPUs that no node has at all.
+// gpuTypes finds GPUs that no node has.
 func gpuTypes(facts *Facts) (findings []Finding) {
 	worker := facts.example(training.RoleWorker)
 	if worker == nil || job.GPUs(job.Requests(&worker.Spec)).IsZero() {
@@ -170,23 +174,16 @@ func gpuTypes(facts *Facts) (findings []Finding) {
 	if facts.Nodes.Unknown != "" {
 		return unknown("GPU type", facts.Nodes.Unknown)
 	}
-	requests := job.Requests(&worker.Spec)
-	for _, name := range job.ResourceNames(requests) {
-		wanted := requests[name]
-		has := slices.ContainsFunc(facts.Nodes.Value, func(node corev1.Node) bool {
-			quantity := node.Status.Allocatable[name]
-			return !quantity.IsZero()
+	rank := Certain
+	if facts.Autoscaled {
+		rank = Possible
+	}
+	anyNodeHas := func(name corev1.ResourceName) bool { return nodes.AnyHas(facts.Nodes.Value, name) }
+	for _, name := range validation.MissingGPUs(job.Requests(&worker.Spec), anyNodeHas) {
+		findings = append(findings, Finding{
+			Rank: rank, Title: "No node has " + string(name), Cause: "The workers request it, and are not scheduled until a node has it.", Object: "nodes",
+			Fix: "Request a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
 		})
-		if job.IsGPU(name) && !wanted.IsZero() && !has {
-			rank := Certain
-			if facts.Autoscaled {
-				rank = Possible
-			}
-			findings = append(findings, Finding{
-				Rank: rank, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
-				Fix: "Ask for a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
-			})
-		}
 	}
 	return findings
 }

@@ -8,13 +8,13 @@ import (
 const (
 	// operatorName is the operator's Deployment.
 	operatorName = "trireme-operator"
-	// leaseName is the Lease that replicas of the operator agree over.
+	// leaseName is the Lease of the operator's leader election.
 	leaseName = "trireme-leader"
-	// leaseSlack is how far clocks may differ.
+	// leaseSlack is the tolerated difference of clocks.
 	leaseSlack = 30 * time.Second
 )
 
-// operator looks whether anybody works on jobs.
+// operator checks that an operator is running.
 func operator(facts *Facts) []Finding {
 	if facts.hasSucceeded() || facts.hasFailed() {
 		return nil
@@ -25,13 +25,13 @@ func operator(facts *Facts) []Finding {
 	case deployment.Unknown != "" && lease.Unknown != "":
 		return unknown("The operator", deployment.Unknown)
 	case deployment.Unknown == "" && deployment.Value == nil && lease.Value == nil:
-		finding.Rank, finding.Title = Possible, "The operator is not where it is expected"
-		finding.Cause = fmt.Sprintf("There is no Deployment %s in namespace %s: it is not installed, or elsewhere.", operatorName, facts.OperatorNamespace)
+		finding.Rank, finding.Title = Possible, "The operator was not found"
+		finding.Cause = fmt.Sprintf("Deployment %s does not exist in namespace %s: the operator is not installed, or is in another namespace.", operatorName, facts.OperatorNamespace)
 		finding.Fix = "kubectl get deployments -A | grep " + operatorName
 	case deployment.Value != nil && deployment.Value.Status.ReadyReplicas == 0:
 		finding.Title, finding.Cause = "The operator is not ready", fmt.Sprintf("None of its %s is ready.", count(int(deployment.Value.Status.Replicas), "replica"))
 	case facts.leaseAge() > leaseSlack:
-		finding.Title, finding.Cause = "No operator works on jobs", fmt.Sprintf("The Lease %s was last renewed %s ago.", leaseName, facts.leaseAge().Round(time.Second))
+		finding.Title, finding.Cause = "No operator processes jobs", fmt.Sprintf("The Lease %s was last renewed %s ago.", leaseName, facts.leaseAge().Round(time.Second))
 		finding.Object = "lease/" + leaseName
 	default:
 		return nil
@@ -39,7 +39,8 @@ func operator(facts *Facts) []Finding {
 	return []Finding{finding}
 }
 
-// operatorRank: what runs goes on without an operator, but its end is not noticed.
+// operatorRank is lower for a job that has started: it keeps running without an
+// operator, but its status does not change.
 func (facts *Facts) operatorRank() Rank {
 	if facts.Previous.Phase == "" || !facts.Stored {
 		return Certain
@@ -47,7 +48,7 @@ func (facts *Facts) operatorRank() Rank {
 	return Likely
 }
 
-// leaseAge is how long ago the Lease should have been renewed; 0 if it is not known.
+// leaseAge returns how long the Lease has been overdue; 0 if unknown.
 func (facts *Facts) leaseAge() time.Duration {
 	lease := facts.Lease.Value
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {

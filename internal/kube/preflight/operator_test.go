@@ -26,18 +26,18 @@ func TestOperator(t *testing.T) {
 	table(t, operator, pending, map[string]tableCase{
 		"an operator that works":              {},
 		"a Lease that is due":                 {change: renewed(40)},
-		"a Lease that nobody renews":          {change: renewed(50), want: []string{"likely: No operator works on jobs"}, fix: "kubectl logs -n trireme-system"},
+		"a Lease that nobody renews":          {change: renewed(50), want: []string{"likely: No operator processes jobs"}, fix: "kubectl logs -n trireme-system"},
 		"a Lease without a time":              {change: func(facts *Facts) { facts.Lease.Value.Spec.RenewTime = nil }},
 		"an operator that is not ready":       {change: down, want: []string{"likely: The operator is not ready"}},
 		"a new job and no operator":           {change: all(down, func(facts *Facts) { facts.Previous.Phase = "" }), want: []string{"certain: The operator is not ready"}},
-		"no operator":                         {change: all(noDeployment, noLease), want: []string{"possible: The operator is not where it is expected"}, fix: "kubectl get deployments -A"},
+		"no operator":                         {change: all(noDeployment, noLease), want: []string{"possible: The operator was not found"}, fix: "kubectl get deployments -A"},
 		"one without leader election":         {change: noLease},
 		"one that is deployed in another way": {change: noDeployment},
 		"one that may not be looked at": {change: func(facts *Facts) {
 			facts.Deployment, facts.Lease = Known[*appsv1.Deployment]{Unknown: "may not"}, Known[*coordinationv1.Lease]{Unknown: "may not"}
 		}, want: []string{"not known: The operator"}},
 		"a job that failed does not need one":  {change: all(down, fails(training.FailureTraining, "x"))},
-		"one of which only the Lease is known": {change: all(renewed(99), func(facts *Facts) { facts.Deployment = Known[*appsv1.Deployment]{Unknown: "may not"} }), want: []string{"likely: No operator works on jobs"}},
+		"one of which only the Lease is known": {change: all(renewed(99), func(facts *Facts) { facts.Deployment = Known[*appsv1.Deployment]{Unknown: "may not"} }), want: []string{"likely: No operator processes jobs"}},
 	})
 }
 
@@ -59,20 +59,20 @@ func TestQueue(t *testing.T) {
 	table(t, queue, pending, map[string]tableCase{
 		"no queue":                     {},
 		"a queue that is well":         {change: queued},
-		"a queue and no Kueue":         {change: func(facts *Facts) { facts.Job.Queue = "main" }, want: []string{"note: There is no Kueue"}},
-		"a suspended job and no Kueue": {change: func(facts *Facts) { facts.Job.Queue, facts.Job.Suspended = "main", true }, want: []string{"certain: There is no Kueue"}, fix: "kueue.x-k8s.io/queue-name"},
+		"a queue and no Kueue":         {change: func(facts *Facts) { facts.Job.Queue = "main" }, want: []string{"note: Kueue is not installed"}},
+		"a suspended job and no Kueue": {change: func(facts *Facts) { facts.Job.Queue, facts.Job.Suspended = "main", true }, want: []string{"certain: Kueue is not installed"}, fix: "kueue.x-k8s.io/queue-name"},
 		"a queue that is missing":      {change: all(queued, func(facts *Facts) { facts.Queue.Value = nil }), want: []string{"certain: Queue main is missing"}, fix: "kubectl get localqueue -n team"},
 		"a queue that is not active": {change: all(queued, func(facts *Facts) {
 			facts.Queue.Value = conditioned("main", answerOf("Active", "False", "no ClusterQueue"))
 		}), want: []string{"certain: Queue main is not active"}, fix: "kubectl describe localqueue main -n team"},
 		"a queue that may not be read": {change: all(queued, func(facts *Facts) { facts.Queue.Unknown = "may not list" }), want: []string{"not known: Queue main"}},
-		"no workload":                  {change: all(queued, func(facts *Facts) { facts.Previous.Queued = true }), want: []string{"likely: The job waits in queue main"}},
+		"no workload":                  {change: all(queued, func(facts *Facts) { facts.Previous.Queued = true }), want: []string{"likely: The job is waiting in queue main"}},
 		"a workload without room": {change: all(queued, func(facts *Facts) {
 			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "False", "insufficient quota"))
-		}), want: []string{"certain: The job waits in queue main"}, fix: "kubectl describe workload w -n team"},
+		}), want: []string{"certain: The job is waiting in queue main"}, fix: "kubectl describe workload w -n team"},
 		"a workload that waits": {change: all(queued, func(facts *Facts) {
 			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "True", ""), answerOf("Admitted", "False", "checks"))
-		}), want: []string{"certain: The job waits in queue main"}},
+		}), want: []string{"certain: The job is waiting in queue main"}},
 		"a workload that is admitted": {change: all(queued, func(facts *Facts) {
 			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "True", ""), answerOf("Admitted", "True", ""))
 		})},
@@ -84,12 +84,12 @@ func TestQueue(t *testing.T) {
 func TestPodGroup(t *testing.T) {
 	group := func(phase string, conditions ...any) func(*Facts) {
 		return func(facts *Facts) {
-			made := conditioned("job", conditions...)
-			_ = unstructured.SetNestedField(made.Object, phase, "status", "phase")
-			facts.PodGroups.Value = []unstructured.Unstructured{*made}
+			model := conditioned("job", conditions...)
+			_ = unstructured.SetNestedField(model.Object, phase, "status", "phase")
+			facts.PodGroups.Value = []unstructured.Unstructured{*model}
 		}
 	}
-	const waits = "possible: The gang waits until all of its pods have a place"
+	const waits = "possible: The gang is waiting until all of its pods can be scheduled"
 	table(t, podGroup, pending, map[string]tableCase{
 		"no group":                    {},
 		"a group that waits":          {change: group("Pending"), want: []string{waits}, fix: "kubectl describe podgroups"},
@@ -142,12 +142,12 @@ func TestEvents(t *testing.T) {
 
 // Which events are about a job.
 func TestIsAbout(t *testing.T) {
-	for kind, made := range kinds() {
-		facts := pending(made)
+	for kind, model := range kinds() {
+		facts := pending(model)
 		with := func(kind, name string, uid types.UID, seconds int) *corev1.Event {
-			made := event(kind, name, "R", "m", seconds, 1)
-			made.InvolvedObject.UID = uid
-			return &made
+			model := event(kind, name, "R", "m", seconds, 1)
+			model.InvolvedObject.UID = uid
+			return &model
 		}
 		for name, test := range map[string]struct {
 			event *corev1.Event

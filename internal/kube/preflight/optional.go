@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
 )
 
-// optional lists objects of a kind that a cluster may not have.
+// optional lists objects of a kind that may not be installed in the cluster.
 func (gatherer *Gatherer) optional(ctx context.Context, kind schema.GroupVersionKind, namespace string) (items []unstructured.Unstructured, served bool, unknown string) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -23,10 +23,10 @@ func (gatherer *Gatherer) optional(ctx context.Context, kind schema.GroupVersion
 	if isAbsent(err) {
 		return nil, false, ""
 	}
-	return list.Items, true, refusal(err, "list "+kind.Kind+"s of "+kind.Group)
+	return list.Items, true, unknownReason(err, "list "+kind.Kind+"s of "+kind.Group)
 }
 
-// kueue is the job's queue, and what Kueue has made of the job.
+// kueue reads the job's LocalQueue and Workload.
 func (gatherer *Gatherer) kueue(ctx context.Context, facts *Facts) {
 	if facts.Job == nil || facts.Job.Queue == "" {
 		return
@@ -49,9 +49,9 @@ func (gatherer *Gatherer) kueue(ctx context.Context, facts *Facts) {
 	}
 }
 
-func firstOf(items []unstructured.Unstructured, holds func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+func firstOf(items []unstructured.Unstructured, matches func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	for i := range items {
-		if holds(&items[i]) {
+		if matches(&items[i]) {
 			return &items[i]
 		}
 	}
@@ -74,7 +74,7 @@ func (gatherer *Gatherer) storageClass(ctx context.Context, name string) (bool, 
 	return gatherer.get(ctx, &storagev1.StorageClass{}, "", name, "storageclass")
 }
 
-// unwrapped is the error of the API server within one that says what was done.
+// unwrapped returns the API server's error inside an error of ours.
 func unwrapped(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

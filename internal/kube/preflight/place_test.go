@@ -34,7 +34,7 @@ func TestQuotas(t *testing.T) {
 		"quotas that may not be listed":  {change: func(facts *Facts) { facts.Quotas.Unknown = "may not list resourcequotas" }, want: []string{"not known: Quota"}},
 	})
 	table(t, quotas, submitted, map[string]tableCase{
-		"fewer workers would fit": {change: all(func(facts *Facts) { facts.Job.Worker.Replicas = 4 }, limited(amounts("requests.cpu", "13"), nil)), want: []string{"certain: The namespace's quota is too small"}, fix: "Ask for 3 workers"},
+		"fewer workers would fit": {change: all(func(facts *Facts) { facts.Job.Worker.Replicas = 4 }, limited(amounts("requests.cpu", "13"), nil)), want: []string{"certain: The namespace's quota is too small"}, fix: "Use 3 workers"},
 		"none would fit":          {change: limited(amounts("requests.cpu", "1"), nil), want: []string{"certain: The namespace's quota is too small"}, fix: "Wait for other jobs"},
 		"of a namespace alone":    {change: all(func(facts *Facts) { facts.Job, facts.Name = nil, "" }, limited(amounts("pods", "2", "services", "0"), amounts("pods", "2"))), want: []string{"certain: Quota quota is used up"}},
 		"of one that has room":    {change: all(func(facts *Facts) { facts.Job, facts.Name = nil, "" }, limited(amounts("pods", "2"), amounts("pods", "1")))},
@@ -60,19 +60,22 @@ func workersAsk(pairs ...string) func(*Facts) {
 }
 
 func TestNodes(t *testing.T) {
-	const few = "Too few nodes would take the workers"
+	const few = "Too few nodes fit the workers"
 	tainted := func(node *corev1.Node) {
 		node.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	table(t, nodesThatFit, pending, map[string]tableCase{
-		"two nodes with room":          {},
-		"one node with room for both":  {change: inCluster(node("a"))},
-		"no node":                      {change: inCluster(), want: []string{"certain: " + few}},
-		"nodes that are too small":     {change: workersAsk("cpu", "17"), want: []string{"certain: " + few}, fix: "no more than one node has"},
-		"nodes that are cordoned":      {change: inCluster(node("a", cordoned), node("b", cordoned)), want: []string{"certain: " + few}, fix: "kubectl uncordon"},
-		"nodes with a taint":           {change: inCluster(node("a", tainted)), want: []string{"certain: " + few}, fix: "toleration"},
-		"nodes of another kind":        {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"zone": "a"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
-		"a node that is full":          {change: all(inCluster(node("a")), func(facts *Facts) { facts.Used.Value["a"] = amounts("cpu", "10") }), want: []string{"likely: " + few}, fix: "wait for other jobs"},
+		"two nodes with room":         {},
+		"one node with room for both": {change: inCluster(node("a"))},
+		"no node":                     {change: inCluster(), want: []string{"certain: " + few}},
+		"nodes that are too small":    {change: workersAsk("cpu", "17"), want: []string{"certain: " + few}, fix: "no more for a worker than one node has"},
+		"nodes that are cordoned":     {change: inCluster(node("a", cordoned), node("b", cordoned)), want: []string{"certain: " + few}, fix: "kubectl uncordon"},
+		"nodes with a taint":          {change: inCluster(node("a", tainted)), want: []string{"certain: " + few}, fix: "toleration"},
+		"nodes of another kind":       {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"zone": "a"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
+		"a node that is full":         {change: all(inCluster(node("a")), func(facts *Facts) { facts.Used.Value["a"] = amounts("cpu", "10") }), want: []string{"likely: " + few}, fix: "wait for other jobs"},
+		// Labels, taints and resources may have any name.
+		"a selector like a taint":      {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"taint": "cordoned"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
+		"a resource like a taint":      {change: workersAsk("example.com/taint", "1"), want: []string{"certain: " + few}, fix: "no more for a worker than one node has"},
 		"room for one":                 {change: all(inCluster(node("a"), node("b", cordoned)), workersAsk("cpu", "12")), want: []string{"likely: " + few}},
 		"a cluster that makes nodes":   {change: all(inCluster(), func(facts *Facts) { facts.Autoscaled = true }), want: []string{"possible: " + few}},
 		"workers that have their node": {change: all(inCluster(), func(facts *Facts) { facts.Pods.Value[1].Spec.NodeName, facts.Pods.Value[2].Spec.NodeName = "a", "b" })},
@@ -86,7 +89,7 @@ func TestNodes(t *testing.T) {
 		"of a launcher alone": {change: all(inCluster(), func(facts *Facts) { facts.Job.Worker.Replicas, facts.Pods.Value = 0, facts.Pods.Value[:1] }), want: []string{"certain: " + few}},
 	})
 	facts := pending(kinds()[job.KindMPIJob], inCluster(node("a", cordoned), node("b", tainted), node("c", cordoned)), func(facts *Facts) { facts.Used.Unknown = "may not list pods of all namespaces" })
-	want := "0 of 3 nodes would take a worker, which asks for 4 cpu, 8Gi memory; there is room for 0 of 2 workers. What hinders on the others: cordoned (2 nodes); taint gpu:NoSchedule is not tolerated (1 node). How full they are is not known: may not list pods of all namespaces."
+	want := "0 of 3 nodes can run a worker, which requests 4 cpu, 8Gi memory; 0 of 2 workers can be scheduled. Other nodes: cordoned (2 nodes); taint gpu:NoSchedule is not tolerated (1 node). The used resources of nodes are not known: may not list pods of all namespaces."
 	if got := nodesThatFit(facts)[0].Cause; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -146,7 +149,7 @@ func TestClaimOfTheInitializer(t *testing.T) {
 }
 
 func labelled(key, value string) func(*Facts) {
-	return func(facts *Facts) { facts.Place.Value.Labels[key] = value }
+	return func(facts *Facts) { facts.NamespaceObject.Value.Labels[key] = value }
 }
 
 func TestPodSecurity(t *testing.T) {
@@ -156,7 +159,7 @@ func TestPodSecurity(t *testing.T) {
 		"pods that are there were taken": {change: all(onHost, labelled(enforce, "baseline"))},
 		"a namespace that says nothing":  {change: all(onHost, withoutPods)},
 		"pods that violate it":           {change: all(onHost, withoutPods, labelled(enforce, "baseline")), want: []string{`likely: The worker violates PodSecurity "baseline:latest"`}, fix: "securityContext"},
-		"a namespace that is not known":  {change: func(facts *Facts) { facts.Place = Known[*corev1.Namespace]{Unknown: "may not get"} }, want: []string{"not known: PodSecurity level"}},
+		"a namespace that is not known":  {change: func(facts *Facts) { facts.NamespaceObject = Known[*corev1.Namespace]{Unknown: "may not get"} }, want: []string{"not known: PodSecurity level"}},
 		"a job that succeeded":           {change: all(onHost, withoutPods, succeeds, labelled(enforce, "baseline"))},
 	})
 }
@@ -173,9 +176,9 @@ func TestIstio(t *testing.T) {
 		"injection that is off":         {change: labelled("istio-injection", "disabled")},
 		"injection":                     {change: labelled("istio-injection", "enabled"), want: []string{"note: Istio injects sidecars in this namespace"}},
 		"injection by revision":         {change: labelled("istio.io/rev", "1-24"), want: []string{"note: Istio injects sidecars in this namespace"}},
-		"a sidecar":                     {change: sidecar, want: []string{"likely: Pods have a sidecar of Istio"}, fix: "istio-injection-"},
-		"a native sidecar":              {change: native, want: []string{"likely: Pods have a sidecar of Istio"}},
-		"a sidecar of a job that runs":  {change: all(runs, sidecar), want: []string{"note: Pods have a sidecar of Istio"}},
-		"a namespace that is not known": {change: func(facts *Facts) { facts.Place = Known[*corev1.Namespace]{Unknown: "may not get"} }, want: []string{"not known: Istio injection"}},
+		"a sidecar":                     {change: sidecar, want: []string{"likely: Pods have an Istio sidecar"}, fix: "istio-injection-"},
+		"a native sidecar":              {change: native, want: []string{"likely: Pods have an Istio sidecar"}},
+		"a sidecar of a job that runs":  {change: all(runs, sidecar), want: []string{"note: Pods have an Istio sidecar"}},
+		"a namespace that is not known": {change: func(facts *Facts) { facts.NamespaceObject = Known[*corev1.Namespace]{Unknown: "may not get"} }, want: []string{"not known: Istio injection"}},
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// imageReasons are why a container waits for its image.
+// imageReasons are the waiting reasons of containers without their image.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 
-// otherChecks are reasons of pods that another check explains.
+// otherChecks are pod reasons that another check reports.
 var otherChecks = append([]string{"", "Unschedulable", "SchedulingGated", "Completed"}, imageReasons...)
 
-// pods is what the operator says of single pods: out of memory, crashing, not
-// startable. Those with the same reason are one finding.
+// pods reports the problems of single pods in the job's status: out of memory,
+// crashing, cannot start. Pods with the same reason are one finding.
 func pods(facts *Facts) []Finding {
 	if facts.hasFailed() || facts.hasSucceeded() {
 		return nil
@@ -39,10 +39,10 @@ func pods(facts *Facts) []Finding {
 	}
 	var findings []Finding
 	for _, reason := range order {
-		found := groups[reason]
+		group := groups[reason]
 		findings = append(findings, Finding{
-			Rank: Likely, Title: fmt.Sprintf("%s: %s", count(found.pods, "pod"), reason), Cause: found.first.Message, Object: "pod/" + found.first.Name,
-			Fix: fmt.Sprintf("kubectl describe pod %s -n %s", found.first.Name, facts.Namespace), Documentation: pageFailures,
+			Rank: Likely, Title: fmt.Sprintf("%s: %s", count(group.pods, "pod"), reason), Cause: group.first.Message, Object: "pod/" + group.first.Name,
+			Fix: fmt.Sprintf("kubectl describe pod %s -n %s", group.first.Name, facts.Namespace), Documentation: pageFailures,
 		})
 	}
 	return findings
@@ -58,7 +58,7 @@ func (facts *Facts) podStatuses() (statuses []training.PodStatus) {
 	return statuses
 }
 
-// image is what keeps pods from getting their images.
+// image reports why pods cannot pull their images.
 func image(facts *Facts) []Finding {
 	if facts.Pods.Unknown != "" && facts.Stored {
 		return unknown("Images", facts.Pods.Unknown)
@@ -66,7 +66,7 @@ func image(facts *Facts) []Finding {
 	return append(facts.imagesThatWait(), facts.missingPullSecrets()...)
 }
 
-// imagesThatWait finds the images that pods cannot get, one finding for each.
+// imagesThatWait finds images that pods cannot pull, one finding for each image.
 func (facts *Facts) imagesThatWait() []Finding {
 	type stuck struct {
 		pod    *corev1.Pod
@@ -91,12 +91,12 @@ func (facts *Facts) imagesThatWait() []Finding {
 	slices.Sort(order)
 	var findings []Finding
 	for _, name := range order {
-		found := groups[name]
-		waiting := found.status.State.Waiting
+		blocked := groups[name]
+		waiting := blocked.status.State.Waiting
 		findings = append(findings, Finding{
-			Rank: facts.rank(Certain, training.StepPodsReady, training.FailureLauncher, training.FailureWorker), Title: fmt.Sprintf("%s cannot get image %s", count(found.pods, "pod"), name),
-			Cause: fmt.Sprintf("%s: %s", waiting.Reason, strings.TrimSpace(waiting.Message)), Object: "pod/" + found.pod.Name,
-			Fix: facts.imageFix(waiting.Reason, found.pod), Documentation: pageFailures,
+			Rank: facts.rank(Certain, training.StepPodsReady, training.FailureLauncher, training.FailureWorker), Title: fmt.Sprintf("%s cannot pull image %s", count(blocked.pods, "pod"), name),
+			Cause: fmt.Sprintf("%s: %s", waiting.Reason, strings.TrimSpace(waiting.Message)), Object: "pod/" + blocked.pod.Name,
+			Fix: facts.imageFix(waiting.Reason, blocked.pod), Documentation: pageFailures,
 		})
 	}
 	return findings
@@ -105,12 +105,12 @@ func (facts *Facts) imagesThatWait() []Finding {
 func (facts *Facts) imageFix(reason string, pod *corev1.Pod) string {
 	switch reason {
 	case "InvalidImageName":
-		return "Correct the image in the job; it is written registry/name:tag"
+		return "Correct the image in the job: registry/name:tag"
 	case "ErrImageNeverPull":
 		return "Set imagePullPolicy to IfNotPresent, or load the image onto the nodes"
 	}
 	if len(pod.Spec.ImagePullSecrets) == 0 {
-		return fmt.Sprintf("Correct the image's name or tag in the job; if its registry wants a login: kubectl create secret docker-registry NAME -n %s, and name it in imagePullSecrets", facts.Namespace)
+		return fmt.Sprintf("Correct the image's name or tag in the job; if its registry requires a login: kubectl create secret docker-registry NAME -n %s, and add it to imagePullSecrets", facts.Namespace)
 	}
 	return fmt.Sprintf("Correct the image's name or tag in the job, or the login in: kubectl get secret %s -n %s", pod.Spec.ImagePullSecrets[0].Name, facts.Namespace)
 }
@@ -123,7 +123,7 @@ func (facts *Facts) missingPullSecrets() (findings []Finding) {
 		case !secret.Value:
 			findings = append(findings, Finding{
 				Rank: facts.rank(Possible, training.StepPodsReady, training.FailureLauncher, training.FailureWorker), Title: "imagePullSecret " + name + " is missing",
-				Cause: "Pods name it, and images of its registry are asked for without a login.", Object: "secret/" + name,
+				Cause: "The job's pods refer to it; without it their images are pulled without a login.", Object: "secret/" + name,
 				Fix: fmt.Sprintf("kubectl create secret docker-registry %s -n %s", name, facts.Namespace), Documentation: pageFailures,
 			})
 		}
@@ -131,7 +131,7 @@ func (facts *Facts) missingPullSecrets() (findings []Finding) {
 	return findings
 }
 
-// pullSecretNames are the Secrets that pods name for their images, sorted.
+// pullSecretNames are the imagePullSecrets of the pods, sorted.
 func (facts *Facts) pullSecretNames() (names []string) {
 	for _, pod := range facts.templates() {
 		for _, secret := range pod.ImagePullSecrets {

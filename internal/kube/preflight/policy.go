@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// ports are a range of ports of one protocol.
+// ports is a range of ports of one protocol.
 type ports struct {
 	protocol    corev1.Protocol
 	first, last int32
@@ -20,7 +20,7 @@ type ports struct {
 type side struct {
 	role string
 	pod  *corev1.Pod
-	// namespace labels of the pod.
+	// namespace is the labels of the pod's namespace.
 	namespace map[string]string
 }
 
@@ -30,19 +30,20 @@ type flow struct {
 	ports    ports
 }
 
-// isolating are the policies that hold a pod in one direction: what none of them
-// lets through is blocked. None is that everything goes through.
-func isolating(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (found []*networkingv1.NetworkPolicy) {
+// isolating returns the policies that select a pod for one direction. Without any, all
+// traffic is allowed; else only what one of them allows.
+func isolating(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (selecting []*networkingv1.NetworkPolicy) {
 	for i := range policies {
 		policy := &policies[i]
 		if policy.Namespace == pod.Namespace && slices.Contains(directions(policy), direction) && selects(&policy.Spec.PodSelector, pod.Labels) {
-			found = append(found, policy)
+			selecting = append(selecting, policy)
 		}
 	}
-	return found
+	return selecting
 }
 
-// directions of a policy that names none: in, and out if it says something of it.
+// directions returns policyTypes. By default they are Ingress, and Egress if the policy
+// has egress rules.
 func directions(policy *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 	if len(policy.Spec.PolicyTypes) > 0 {
 		return policy.Spec.PolicyTypes
@@ -53,14 +54,13 @@ func directions(policy *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 	return []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 }
 
-// selects tells whether a selector is for these labels. One that cannot be read is
-// for none.
-func selects(selector *metav1.LabelSelector, of map[string]string) bool {
+// selects reports whether a selector matches labels. An invalid one matches nothing.
+func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && parsed.Matches(labels.Set(of))
+	return err == nil && parsed.Matches(labels.Set(set))
 }
 
-// rule is a rule of either direction.
+// rule is an ingress or egress rule.
 type rule struct {
 	peers []networkingv1.NetworkPolicyPeer
 	ports []networkingv1.NetworkPolicyPort
@@ -79,30 +79,30 @@ func rulesOf(policy *networkingv1.NetworkPolicy, direction networkingv1.PolicyTy
 	return rules
 }
 
-// blockedBy are the policies that hold a flow back in one direction; none if it
-// goes through. Rules add up: each may open a part of the ports.
+// blockedBy returns the policies that block a flow in one direction; none if it is
+// allowed. Rules add up: each may allow a part of the ports.
 func blockedBy(policies []networkingv1.NetworkPolicy, flow flow, direction networkingv1.PolicyType) []*networkingv1.NetworkPolicy {
-	held, other := flow.to, flow.from
+	isolated, other := flow.to, flow.from
 	if direction == networkingv1.PolicyTypeEgress {
-		held, other = flow.from, flow.to
+		isolated, other = flow.from, flow.to
 	}
-	holding := isolating(policies, held.pod, direction)
+	selecting := isolating(policies, isolated.pod, direction)
 	var open []ports
-	for _, policy := range holding {
+	for _, policy := range selecting {
 		for _, rule := range rulesOf(policy, direction) {
 			if rule.isFor(policy.Namespace, other) {
 				open = append(open, rule.open(flow.ports.protocol, flow.to.pod)...)
 			}
 		}
 	}
-	if len(holding) == 0 || cover(open, flow.ports) {
+	if len(selecting) == 0 || cover(open, flow.ports) {
 		return nil
 	}
-	return holding
+	return selecting
 }
 
-// isFor tells whether a rule of a namespace's policy is for the pod at the other
-// end. A rule without peers is for everybody.
+// isFor reports whether a rule of a policy in a namespace matches the pod at the other
+// end. A rule without peers matches every pod.
 func (rule rule) isFor(namespace string, other side) bool {
 	return len(rule.peers) == 0 || slices.ContainsFunc(rule.peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 		if peer.IPBlock != nil {
@@ -115,8 +115,8 @@ func (rule rule) isFor(namespace string, other side) bool {
 	})
 }
 
-// inBlock tells whether a pod's address is in a block. Of a pod without an address
-// it is known only where the block is every address.
+// inBlock reports whether a pod's address is in a block. For a pod without an address
+// that is certain only if the block contains every address.
 func inBlock(block *networkingv1.IPBlock, pod *corev1.Pod) bool {
 	prefix, err := netip.ParsePrefix(block.CIDR)
 	if err != nil {
@@ -132,7 +132,7 @@ func inBlock(block *networkingv1.IPBlock, pod *corev1.Pod) bool {
 	})
 }
 
-// open are the ports that a rule opens of a pod. A rule without ports opens all.
+// open returns the ports of a pod that a rule allows. A rule without ports allows all.
 func (rule rule) open(protocol corev1.Protocol, to *corev1.Pod) (open []ports) {
 	if len(rule.ports) == 0 {
 		return []ports{{protocol, 1, 65535}}
@@ -155,19 +155,19 @@ func (rule rule) open(protocol corev1.Protocol, to *corev1.Pod) (open []ports) {
 	return open
 }
 
-// named are the ports of a pod that have a name.
-func named(name string, protocol corev1.Protocol, pod *corev1.Pod) (found []ports) {
+// named returns the ports of a pod with a name.
+func named(name string, protocol corev1.Protocol, pod *corev1.Pod) (result []ports) {
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
 			if port.Name == name && (port.Protocol == protocol || port.Protocol == "" && protocol == corev1.ProtocolTCP) {
-				found = append(found, ports{protocol, port.ContainerPort, port.ContainerPort})
+				result = append(result, ports{protocol, port.ContainerPort, port.ContainerPort})
 			}
 		}
 	}
-	return found
+	return result
 }
 
-// cover tells whether open ranges have every port that is wanted.
+// cover reports whether the open ranges contain every wanted port.
 func cover(open []ports, wanted ports) bool {
 	slices.SortFunc(open, func(a, b ports) int { return int(a.first) - int(b.first) })
 	next := wanted.first

@@ -2,66 +2,71 @@ package preflight
 
 import "slices"
 
-// Result is what a check before submission comes to.
+// Result is the result of a check before submission.
 type Result string
 
 const (
 	OK      Result = "ok"
 	Warning Result = "warning"
 	Fail    Result = "fail"
-	// Unknown: it could not be looked at.
+	// Unknown: the check could not read what it needs.
 	Unknown Result = "not known"
 )
 
-// Outcome is a check before submission, and what it found.
+// Outcome is a check before submission with its findings.
 type Outcome struct {
 	Check    string    `json:"check"`
 	Result   Result    `json:"result"`
 	Findings []Finding `json:"findings,omitempty"`
-	// quota: nothing but a quota is in the way.
+	// quota: a failure of this check is only about quota.
 	quota bool
 }
 
-// Report is all that was looked at before submission.
+// Report is the result of all checks before submission.
 type Report struct {
 	Passed   int       `json:"passed"`
 	Total    int       `json:"total"`
 	Outcomes []Outcome `json:"checks"`
 }
 
-// Rights is the name of the check of what the user may do.
-const Rights = "Rights"
+// Names of checks that other code refers to.
+const (
+	// Rights is the check of the user's permissions.
+	Rights      = "Permissions"
+	checkQuota  = "Quota"
+	checkDryRun = "Dry run"
+	checkStatus = "Status"
+)
 
-// beforeSubmission are the checks of a job, forNamespace those of a place for jobs.
+// beforeSubmission are the checks of a job, forNamespace those of a namespace.
 var (
 	beforeSubmission = []Check{
-		{Rights, rights}, {"Namespace", placeExists}, {"Rules", rules}, {"Dry run", dryRun}, {"Runtime", runtimeExists}, {"Quota", ofModel(quotas)},
+		{Rights, permissions}, {"Namespace", namespaceExists}, {"Rules", rules}, {checkDryRun, dryRun}, {"Runtime", runtimeExists}, {checkQuota, ofModel(quotas)},
 		{"NetworkPolicy", network}, {"Image", ofModel(imageReachable)}, {"Slots", ofModel(slots)}, {"GPU type", ofModel(gpuTypes)},
 		{"Nodes", ofModel(nodesThatFit)}, {"Storage", ofModel(storage)}, {"Queue", ofModel(queue)}, {"PodSecurity", ofModel(podSecurity)},
 		{"Istio", istio}, {"Operator", operator},
 	}
 	forNamespace = []Check{
-		{Rights, rights}, {"Namespace", placeExists}, {"Quota", quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
+		{Rights, permissions}, {"Namespace", namespaceExists}, {checkQuota, quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
 	}
 )
 
-// ofModel is a check that can say nothing of a job whose runtime is not known, or
-// which runs in another cluster.
+// ofModel wraps a check that needs the job's model. Without a runtime there is none,
+// and a job that runs in another cluster cannot be checked here.
 func ofModel(check func(*Facts) []Finding) func(*Facts) []Finding {
 	return func(facts *Facts) []Finding {
 		switch {
 		case facts.Job == nil:
-			return unknown("What the job asks for", facts.NoModel)
+			return unknown("The job's pods", facts.NoModel)
 		case facts.elsewhere():
-			return unknown("Another cluster", "the job is run by "+facts.Job.ManagedBy+", in a cluster that was not asked")
+			return unknown("Another cluster", "the job is managed by "+facts.Job.ManagedBy+" and runs in another cluster")
 		default:
 			return check(facts)
 		}
 	}
 }
 
-// Preflight looks at a job that is about to be submitted, or at a namespace for
-// jobs.
+// Preflight checks a job that is about to be submitted, or a namespace.
 func Preflight(facts *Facts) Report {
 	checks := beforeSubmission
 	if facts.Name == "" {
@@ -75,7 +80,7 @@ func Preflight(facts *Facts) Report {
 		}
 		sortByRank(outcome.Findings)
 		outcome.Result = resultOf(outcome.Findings)
-		outcome.quota = check.Name == "Quota" || check.Name == "Dry run" && facts.Submission.Refusal != nil && isQuotaRefusal(facts.Submission.Refusal)
+		outcome.quota = check.Name == checkQuota || check.Name == checkDryRun && facts.Submission.Refusal != nil && isQuotaRefusal(facts.Submission.Refusal)
 		report.Outcomes = append(report.Outcomes, outcome)
 		report.Total++
 		if outcome.Result == OK || outcome.Result == Warning {
@@ -85,25 +90,25 @@ func Preflight(facts *Facts) Report {
 	return report
 }
 
-// resultOf is the worst of the findings. What is not known is worse than a warning:
-// it may be anything.
+// resultOf is the worst result of the findings. Unknown is worse than a warning,
+// because it may hide a failure.
 func resultOf(findings []Finding) Result {
-	is := func(holds func(Rank) bool) bool {
-		return slices.ContainsFunc(findings, func(finding Finding) bool { return holds(finding.Rank) })
+	hasRank := func(matches func(Rank) bool) bool {
+		return slices.ContainsFunc(findings, func(finding Finding) bool { return matches(finding.Rank) })
 	}
 	switch {
 	case len(findings) == 0:
 		return OK
-	case is(Rank.Hinders):
+	case hasRank(Rank.Blocks):
 		return Fail
-	case is(func(rank Rank) bool { return rank == NotKnown }):
+	case hasRank(func(rank Rank) bool { return rank == NotKnown }):
 		return Unknown
 	default:
 		return Warning
 	}
 }
 
-// Number of outcomes with a result.
+// Number returns how many checks have a result.
 func (report *Report) Number(result Result) (number int) {
 	for i := range report.Outcomes {
 		if report.Outcomes[i].Result == result {
@@ -113,7 +118,7 @@ func (report *Report) Number(result Result) (number int) {
 	return number
 }
 
-// QuotaAlone tells whether a quota is all that is in the way.
+// QuotaAlone reports whether every failed check is about quota.
 func (report *Report) QuotaAlone() bool {
 	failed := false
 	for i := range report.Outcomes {

@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// queue is how the job stands with Kueue.
+// queue reports why Kueue does not admit the job.
 func queue(facts *Facts) []Finding {
 	if facts.hasSucceeded() || facts.hasFailed() || facts.Job == nil || facts.Job.Queue == "" || facts.reached(training.StepScheduled) {
 		return nil
@@ -20,15 +20,15 @@ func queue(facts *Facts) []Finding {
 	case facts.Queue.Unknown != "":
 		return unknown("Queue "+name, facts.Queue.Unknown)
 	case !facts.KueueServed && facts.heldBack():
-		finding.Title, finding.Cause = "There is no Kueue", "The job is suspended and waits in a queue that nobody looks after."
-		finding.Fix = "Have Kueue installed, or take the label " + training.LabelQueue + " off the job and resume it"
+		finding.Title, finding.Cause = "Kueue is not installed", "The job is suspended and waits in a queue that no controller manages."
+		finding.Fix = "Ask a cluster administrator to install Kueue, or remove the label " + training.LabelQueue + " from the job and resume it"
 	case !facts.KueueServed:
 		finding.Rank, finding.Fix = Note, ""
-		finding.Title, finding.Cause = "There is no Kueue", "The job's label "+training.LabelQueue+" has no effect."
+		finding.Title, finding.Cause = "Kueue is not installed", "The job's label "+training.LabelQueue+" has no effect."
 	case facts.Queue.Value == nil:
-		finding.Title, finding.Cause = "Queue "+name+" is missing", "Kueue never admits a job whose LocalQueue is not there."
-	case isFalse(facts.Queue.Value, "Active") != "":
-		finding.Title, finding.Cause = "Queue "+name+" is not active", isFalse(facts.Queue.Value, "Active")
+		finding.Title, finding.Cause = "Queue "+name+" is missing", "Kueue does not admit a job until its LocalQueue exists."
+	case falseCondition(facts.Queue.Value, "Active") != "":
+		finding.Title, finding.Cause = "Queue "+name+" is not active", falseCondition(facts.Queue.Value, "Active")
 		finding.Fix = fmt.Sprintf("kubectl describe localqueue %s -n %s", name, facts.Namespace)
 	default:
 		return facts.workload()
@@ -36,27 +36,27 @@ func queue(facts *Facts) []Finding {
 	return []Finding{finding}
 }
 
-// heldBack: the job has no pods, because of its queue.
+// heldBack reports whether the job has no pods because of its queue.
 func (facts *Facts) heldBack() bool { return facts.Job.Suspended || facts.Previous.Queued }
 
-// workload is what Kueue says of the job itself.
+// workload reports the state of the job's Workload.
 func (facts *Facts) workload() []Finding {
 	switch workload := facts.Workload.Value; {
 	case facts.Workload.Unknown != "":
 		return unknown("Kueue's Workload of the job", facts.Workload.Unknown)
 	case workload == nil && facts.heldBack():
 		return []Finding{{
-			Rank: Likely, Title: "The job waits in queue " + facts.Job.Queue, Cause: "Kueue has made no Workload of it: it does not look after jobs of this kind, or has not seen it yet.",
+			Rank: Likely, Title: "The job is waiting in queue " + facts.Job.Queue, Cause: "Kueue has created no Workload for it: it does not manage jobs of this kind, or has not processed the job yet.",
 			Object: "localqueue/" + facts.Job.Queue, Fix: fmt.Sprintf("kubectl describe localqueue %s -n %s", facts.Job.Queue, facts.Namespace), Documentation: pageJobs,
 		}}
 	case workload == nil:
 		return nil
 	default:
-		for _, question := range []string{"QuotaReserved", "Admitted"} {
-			if waits := isFalse(workload, question); waits != "" {
+		for _, conditionType := range []string{"QuotaReserved", "Admitted"} {
+			if waits := falseCondition(workload, conditionType); waits != "" {
 				return []Finding{{
-					Rank: Certain, Title: "The job waits in queue " + facts.Job.Queue, Cause: waits, Object: "workload/" + workload.GetName(),
-					Fix:           fmt.Sprintf("Wait for others to end, or ask for less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
+					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Cause: waits, Object: "workload/" + workload.GetName(),
+					Fix:           fmt.Sprintf("Wait for other jobs to finish, or request less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
 					Documentation: pageJobs,
 				}}
 			}
@@ -65,20 +65,20 @@ func (facts *Facts) workload() []Finding {
 	}
 }
 
-// isFalse is what a condition says that is not true; empty if it is true or not
-// there.
-func isFalse(object *unstructured.Unstructured, kind string) string {
+// falseCondition returns the reason and message of a condition that is not true; empty
+// if it is true or missing.
+func falseCondition(object *unstructured.Unstructured, conditionType string) string {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, item := range conditions {
 		condition, _ := item.(map[string]any)
-		if condition["type"] == kind && condition["status"] != "True" {
+		if condition["type"] == conditionType && condition["status"] != "True" {
 			return strings.TrimSpace(fmt.Sprintf("%v: %v", condition["reason"], condition["message"]))
 		}
 	}
 	return ""
 }
 
-// podGroup is how far the gang of the job is, in the words of its scheduler.
+// podGroup reports the state of the job's gang, with the messages of its scheduler.
 func podGroup(facts *Facts) (findings []Finding) {
 	if facts.hasSucceeded() || facts.hasFailed() || facts.reached(training.StepScheduled) || len(facts.Pods.Value) == 0 {
 		return nil
@@ -89,17 +89,17 @@ func podGroup(facts *Facts) (findings []Finding) {
 	for i := range facts.PodGroups.Value {
 		group := &facts.PodGroups.Value[i]
 		phase, _, _ := unstructured.NestedString(group.Object, "status", "phase")
-		words := phase
-		for _, question := range []string{"Scheduled", "PodGroupScheduled", "PodGroupInitiallyScheduled"} {
-			if waits := isFalse(group, question); waits != "" {
-				words = strings.TrimPrefix(words+"; "+waits, "; ")
+		state := phase
+		for _, conditionType := range []string{"Scheduled", "PodGroupScheduled", "PodGroupInitiallyScheduled"} {
+			if waits := falseCondition(group, conditionType); waits != "" {
+				state = strings.TrimPrefix(state+"; "+waits, "; ")
 			}
 		}
-		if words == "" || phase == "Running" || phase == "Scheduled" || phase == "Finished" {
+		if state == "" || phase == "Running" || phase == "Scheduled" || phase == "Finished" {
 			continue
 		}
 		findings = append(findings, Finding{
-			Rank: Possible, Title: "The gang waits until all of its pods have a place", Cause: words, Object: "podgroup/" + group.GetName(),
+			Rank: Possible, Title: "The gang is waiting until all of its pods can be scheduled", Cause: state, Object: "podgroup/" + group.GetName(),
 			Fix:           fmt.Sprintf("kubectl describe podgroups.%s %s -n %s", group.GroupVersionKind().Group, group.GetName(), facts.Namespace),
 			Documentation: pageJobs,
 		})

@@ -11,11 +11,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// leastWorkers of an MPIJob, where the operator is not configured otherwise.
-const leastWorkers = 2
+// minMPIJobWorkers is the operator's default minimum.
+const minMPIJobWorkers = 2
 
-// quotas is what the namespace's quotas have too little of for the pods that are
-// not there yet.
+// quotas finds quotas that are too small for the pods that do not exist yet.
 func quotas(facts *Facts) []Finding {
 	switch {
 	case facts.hasSucceeded():
@@ -25,30 +24,30 @@ func quotas(facts *Facts) []Finding {
 	case facts.Job == nil:
 		return facts.fullQuotas()
 	}
-	demand := facts.missing()
+	demand := facts.missingDemand()
 	shortages := quota.Shortages(demand, facts.Quotas.Value)
 	if demand.Workers.Count+demand.Launcher.Count == 0 || len(shortages) == 0 {
 		return nil
 	}
-	asked, there := quota.Brief(shortages)
-	who := "The job asks"
+	requested, available := quota.Brief(shortages)
+	subject := "The job requests"
 	if facts.Stored {
-		who = "The pods that are not there yet ask"
+		subject = "The pods that do not exist yet request"
 	}
 	finding := Finding{
 		Rank: facts.rank(Certain, training.StepScheduled, training.FailureResourceQuota), Title: "The namespace's quota is too small",
-		Cause:  fmt.Sprintf("%s for %s; quota %s leaves %s.", who, asked, shortages[0].Quota, there),
+		Cause:  fmt.Sprintf("%s %s; quota %s has %s available.", subject, requested, shortages[0].Quota, available),
 		Object: "resourcequota/" + shortages[0].Quota, Documentation: pageFailures,
 	}
 	finding.Fix = facts.quotaFix(demand)
 	return []Finding{finding}
 }
 
-// missing is what the pods that are not there yet ask of the namespace.
-func (facts *Facts) missing() *quota.Demand {
+// missingDemand is what the pods that do not exist yet request.
+func (facts *Facts) missingDemand() *quota.Demand {
 	least := int64(1)
 	if facts.Kind == job.KindMPIJob {
-		least = leastWorkers
+		least = minMPIJobWorkers
 	}
 	demand := validation.Demand(facts.Job, &validation.Surroundings{LimitRanges: facts.LimitRanges.Value}, least)
 	if facts.Stored {
@@ -62,13 +61,12 @@ func (facts *Facts) missing() *quota.Demand {
 func (facts *Facts) quotaFix(demand *quota.Demand) string {
 	see := "kubectl describe resourcequota -n " + facts.Namespace
 	if fitting := quota.FittingWorkers(demand, facts.Quotas.Value); fitting > 0 && !facts.Stored {
-		return fmt.Sprintf("Ask for %s, wait for other jobs to end, or have the quota raised; see %s", count(int(fitting), "worker"), see)
+		return fmt.Sprintf("Use %s, wait for other jobs to finish, or ask for a larger quota; see %s", count(int(fitting), "worker"), see)
 	}
-	return "Wait for other jobs to end, ask for less, or have the quota raised; see " + see
+	return "Wait for other jobs to finish, request less, or ask for a larger quota; see " + see
 }
 
-// fullQuotas are the quotas of a namespace that have no room for any pod, whatever
-// it asks for.
+// fullQuotas finds quotas that allow no further pod, whatever it requests.
 func (facts *Facts) fullQuotas() (findings []Finding) {
 	for i := range facts.Quotas.Value {
 		full := &facts.Quotas.Value[i]
@@ -79,7 +77,7 @@ func (facts *Facts) fullQuotas() (findings []Finding) {
 			}
 			findings = append(findings, Finding{
 				Rank: Certain, Title: fmt.Sprintf("Quota %s is used up", full.Name), Cause: fmt.Sprintf("%s of %s %s are used.", used.String(), hard.String(), name),
-				Object: "resourcequota/" + full.Name, Fix: fmt.Sprintf("Wait for other jobs to end, or have the quota raised; see kubectl describe resourcequota %s -n %s", full.Name, facts.Namespace),
+				Object: "resourcequota/" + full.Name, Fix: fmt.Sprintf("Wait for other jobs to finish, or ask for a larger quota; see kubectl describe resourcequota %s -n %s", full.Name, facts.Namespace),
 				Documentation: pageFailures,
 			})
 		}
@@ -87,7 +85,7 @@ func (facts *Facts) fullQuotas() (findings []Finding) {
 	return findings
 }
 
-// countsPods tells whether no pod goes without a resource.
+// countsPods reports whether every pod uses some of a resource.
 func countsPods(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourcePods, "count/pods", corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceMemory, corev1.ResourceRequestsMemory:

@@ -33,12 +33,12 @@ func TestRuntime(t *testing.T) {
 			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(59))}}
 		}, errors: []string{"spec.podGroupPolicy.coscheduling.scheduleTimeoutSeconds"}},
 		"no worker":                 {change: func(runtime spec) { runtime.Template.Spec.ReplicatedJobs = runtime.Template.Spec.ReplicatedJobs[:1] }, errors: []string{"spec.template.spec.replicatedJobs"}},
-		"a launcher with GPUs":      {change: func(runtime spec) { asks(launcher(runtime), "nvidia.com/gpu", "1") }, warnings: []string{"replicatedJobs[0].template.spec.containers: the launcher asks for 1 GPU;"}},
-		"a launcher with many CPUs": {change: func(runtime spec) { asks(launcher(runtime), "cpu", "17") }, warnings: []string{"the launcher asks for 17 CPUs"}},
+		"a launcher with GPUs":      {change: func(runtime spec) { asks(launcher(runtime), "nvidia.com/gpu", "1") }, warnings: []string{"replicatedJobs[0].template.spec.containers: the launcher requests 1 GPU,"}},
+		"a launcher with many CPUs": {change: func(runtime spec) { asks(launcher(runtime), "cpu", "17") }, warnings: []string{"the launcher requests 17 CPUs"}},
 		"a launcher among GPUs": {change: func(runtime spec) {
 			launcher(runtime).NodeSelector = map[string]string{"nvidia.com/gpu.product": "A100"}
-		}, warnings: []string{"replicatedJobs[0].template.spec.nodeSelector: the launcher asks for no GPU"}},
-		"a worker with an sshd": {change: func(runtime spec) { worker(runtime).Containers[0].Command = []string{"sshd"} }, warnings: []string{"replicatedJobs[1].template.spec.containers[0].command: the worker has a command"}},
+		}, warnings: []string{"replicatedJobs[0].template.spec.nodeSelector: the launcher requests no GPU"}},
+		"a worker with an sshd": {change: func(runtime spec) { worker(runtime).Containers[0].Command = []string{"sshd"} }, warnings: []string{"replicatedJobs[1].template.spec.containers[0].command: the worker has its own command"}},
 		"more slots than GPUs": {change: func(runtime spec) {
 			asks(worker(runtime), "nvidia.com/gpu", "2")
 			runtime.MLPolicy.SlotsPerWorker = new(int32(4))
@@ -47,8 +47,8 @@ func TestRuntime(t *testing.T) {
 			asks(worker(runtime), "nvidia.com/gpu", "2")
 			runtime.MLPolicy.SlotsPerWorker = new(int32(2))
 		}},
-		"workers on one node": {change: func(runtime spec) { worker(runtime).NodeSelector = map[string]string{corev1.LabelHostname: "n1"} }, warnings: []string{"kubernetes.io/hostname puts every worker on node n1"}},
-		"workers among GPUs":  {change: func(runtime spec) { worker(runtime).NodeSelector = map[string]string{"amd.com/gpu.family": "x"} }, warnings: []string{"workers ask for no GPU, and amd.com/gpu.family"}},
+		"workers on one node": {change: func(runtime spec) { worker(runtime).NodeSelector = map[string]string{corev1.LabelHostname: "n1"} }, warnings: []string{"kubernetes.io/hostname schedules every worker on node n1"}},
+		"workers among GPUs":  {change: func(runtime spec) { worker(runtime).NodeSelector = map[string]string{"amd.com/gpu.family": "x"} }, warnings: []string{"workers request no GPU, but amd.com/gpu.family"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtime := runtimeSpec()
@@ -68,8 +68,8 @@ func TestRuntime(t *testing.T) {
 				t.Fatalf("the warnings are %q, want %q", findings.Warnings, test.warnings)
 			}
 			for i, want := range test.warnings {
-				if !strings.Contains(findings.Warnings[i], want) {
-					t.Errorf("no word of %q in %q", want, findings.Warnings[i])
+				if !strings.Contains(findings.Warnings[i].String(), want) {
+					t.Errorf("no word of %q in %q", want, findings.Warnings[i].String())
 				}
 			}
 		})

@@ -15,13 +15,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// unnoticed is how long the operator may take to look at a job.
-const unnoticed = 15 * time.Second
+// maxNoStatus is how long a new job may have no status.
+const maxNoStatus = 15 * time.Second
 
-// obstacles are what the operator waits for until somebody removes it.
+// obstacles are condition reasons that only a user can resolve.
 var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "KubernetesTooOld", "RuntimeNotFound", "RuntimeSnapshotLost", "RuntimeNotStored", "NameTaken"}
 
-// status is what the operator knows.
+// status reports what the job's own status says.
 func status(facts *Facts) []Finding {
 	switch {
 	case facts.hasFailed():
@@ -29,7 +29,7 @@ func status(facts *Facts) []Finding {
 	case facts.hasSucceeded():
 		return nil
 	case facts.Previous.Phase == "":
-		return facts.notNoticed()
+		return facts.noStatus()
 	case facts.Previous.Suspended && !facts.Previous.Queued && facts.Job != nil && facts.Job.Suspended && facts.Job.Queue == "":
 		return []Finding{facts.suspension()}
 	default:
@@ -68,19 +68,19 @@ func (facts *Facts) fixFor(reason training.FailureReason, cause string) string {
 	}
 }
 
-func (facts *Facts) notNoticed() []Finding {
+func (facts *Facts) noStatus() []Finding {
 	age := facts.Now.Sub(facts.Previous.Submitted.Time)
 	if facts.elsewhere() {
 		return []Finding{{
-			Rank: Note, Title: "The job is run by another", Cause: fmt.Sprintf("managedBy is %s, so this cluster's operator leaves it alone.", facts.Job.ManagedBy),
+			Rank: Note, Title: "Another controller manages the job", Cause: fmt.Sprintf("managedBy is %s, so the operator of this cluster ignores the job.", facts.Job.ManagedBy),
 			Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageJobs,
 		}}
 	}
-	if age < unnoticed {
+	if age < maxNoStatus {
 		return nil
 	}
 	return []Finding{{
-		Rank: Certain, Title: "The operator has not looked at the job", Cause: fmt.Sprintf("The job was submitted %s ago and has no status.", age.Round(time.Second)),
+		Rank: Certain, Title: "The operator has not processed the job", Cause: fmt.Sprintf("The job was submitted %s ago and has no status.", age.Round(time.Second)),
 		Object: "deployment/" + operatorName, Fix: facts.operatorLog(), Documentation: pageOperator,
 	}}
 }
@@ -91,13 +91,13 @@ func (facts *Facts) suspension() Finding {
 		patch = `{"spec":{"runPolicy":{"suspend":false}}}`
 	}
 	return Finding{
-		Rank: Certain, Title: "The job is suspended", Cause: "It has no pods until somebody resumes it.", Object: resourceOf(facts.Kind) + "/" + facts.Name,
+		Rank: Certain, Title: "The job is suspended", Cause: "It has no pods until it is resumed.", Object: resourceOf(facts.Kind) + "/" + facts.Name,
 		Fix: fmt.Sprintf("kubectl patch %s %s -n %s --type merge -p '%s'", resourceOf(facts.Kind), facts.Name, facts.Namespace, patch), Documentation: pageJobs,
 	}
 }
 
-// waiting is what the job waits for, in the operator's words. They are a finding of
-// their own only if nobody but a person can help: everything else has a check.
+// waiting is the condition that the job waits for. It blocks the job only if a user
+// must act: everything else has a check of its own.
 func (facts *Facts) waiting() []Finding {
 	if facts.Previous.Phase == training.PhasePending && facts.Previous.QuotaWait != nil {
 		return []Finding{facts.quotaWait()}
@@ -106,31 +106,31 @@ func (facts *Facts) waiting() []Finding {
 	if facts.Previous.Phase == training.PhasePending && facts.Previous.Restart != nil {
 		findings = append(findings, facts.restart())
 	}
-	answer := facts.waitsFor()
-	if answer == nil || len(findings) > 0 && !slices.Contains(obstacles, answer.Reason) {
+	condition := facts.waitsFor()
+	if condition == nil || len(findings) > 0 && !slices.Contains(obstacles, condition.Reason) {
 		return findings
 	}
-	finding := Finding{Rank: Note, Title: "The job waits", Cause: answer.Message, Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures}
-	if slices.Contains(obstacles, answer.Reason) {
-		finding.Rank, finding.Title = Certain, "The operator cannot start the job: "+answer.Reason
-		finding.Fix = facts.obstacleFix(answer.Reason)
+	finding := Finding{Rank: Note, Title: "The job is waiting", Cause: condition.Message, Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures}
+	if slices.Contains(obstacles, condition.Reason) {
+		finding.Rank, finding.Title = Certain, "The operator cannot start the job: "+condition.Reason
+		finding.Fix = facts.obstacleFix(condition.Reason)
 	}
 	return append(findings, finding)
 }
 
-// quotaWait: the API server has named the quota, so there is no need to guess.
+// quotaWait: the API server has named the quota, so it is certain.
 func (facts *Facts) quotaWait() Finding {
 	wait, object := facts.Previous.QuotaWait, "resourcequota"
 	if wait.Name != "" {
 		object += "/" + wait.Name
 	}
 	return Finding{
-		Rank: Certain, Title: "The job waits for quota", Cause: wait.Message, Object: object, Documentation: pageFailures,
-		Fix: "Wait for other jobs to finish, request less, or have the quota raised; see kubectl describe resourcequota -n " + facts.Namespace,
+		Rank: Certain, Title: "The job is waiting for quota", Cause: wait.Message, Object: object, Documentation: pageFailures,
+		Fix: "Wait for other jobs to finish, request less, or ask for a larger quota; see kubectl describe resourcequota -n " + facts.Namespace,
 	}
 }
 
-// restart: what failed before may fail again.
+// restart reports the failure before the restart, because it may happen again.
 func (facts *Facts) restart() Finding {
 	restart := facts.Previous.Restart
 	return Finding{
@@ -146,29 +146,29 @@ func (facts *Facts) obstacleFix(reason string) string {
 	case "RuntimeSnapshotLost", "RuntimeNotStored":
 		return fmt.Sprintf("kubectl get controllerrevisions,resourcequotas -n %s", facts.Namespace)
 	case "NoGangScheduler":
-		return "Install the scheduler that the runtime asks for, or take podGroupPolicy out of the runtime"
+		return "Install the scheduler that the runtime requests, or remove podGroupPolicy from the runtime"
 	case "JobSetNotInstalled":
-		return "Have an administrator install the CRD of JobSet (jobset.x-k8s.io); its controller is not needed"
+		return "Ask a cluster administrator to install the JobSet CRD (jobset.x-k8s.io); its controller is not needed"
 	case "KubernetesTooOld":
-		return "Have an administrator upgrade the cluster"
+		return "Ask a cluster administrator to upgrade Kubernetes"
 	default:
 		return fmt.Sprintf("kubectl get all,controllerrevisions -n %s -l %s=%s", facts.Namespace, training.LabelJobName, facts.Name)
 	}
 }
 
-// unexplained is how long a job may wait for what no check explains.
-const unexplained = time.Minute
+// maxUnexplained is how long a job may wait without a finding that explains it.
+const maxUnexplained = time.Minute
 
-// explainWaiting makes what a pending job waits for a finding of weight, if nothing
-// else was found and it has waited for long.
+// explainWaiting raises the rank of what a pending job waits for, if it has waited for
+// long and no check has found a cause.
 func explainWaiting(facts *Facts, findings []Finding) {
-	if facts.Previous.Phase != training.PhasePending || facts.Now.Sub(facts.Previous.Submitted.Time) < unexplained ||
-		slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Rank.Hinders() }) {
+	if facts.Previous.Phase != training.PhasePending || facts.Now.Sub(facts.Previous.Submitted.Time) < maxUnexplained ||
+		slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Rank.Blocks() }) {
 		return
 	}
 	for i := range findings {
-		if finding := &findings[i]; finding.Check == "Status" && finding.Rank == Note {
-			finding.Rank, finding.Title = Likely, "The job waits, and no check says why"
+		if finding := &findings[i]; finding.Check == checkStatus && finding.Rank == Note {
+			finding.Rank, finding.Title = Likely, "The job is waiting, and no check found the cause"
 			finding.Fix = fmt.Sprintf("odh %s describe %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
 		}
 	}
@@ -185,9 +185,9 @@ func (facts *Facts) waitsFor() *metav1.Condition {
 		}
 		return nil
 	}
-	for _, question := range []string{v2alpha1.ConditionGangScheduling, v2alpha1.ConditionWorkersReady, v2alpha1.ConditionLauncherReady, v2alpha1.ConditionTrainingComplete} {
-		if answer := meta.FindStatusCondition(facts.Conditions, question); answer != nil && answer.Status != metav1.ConditionTrue {
-			return answer
+	for _, conditionType := range []string{v2alpha1.ConditionGangScheduling, v2alpha1.ConditionWorkersReady, v2alpha1.ConditionLauncherReady, v2alpha1.ConditionTrainingComplete} {
+		if condition := meta.FindStatusCondition(facts.Conditions, conditionType); condition != nil && condition.Status != metav1.ConditionTrue {
+			return condition
 		}
 	}
 	return nil

@@ -36,16 +36,16 @@ func TestStatus(t *testing.T) {
 	suspended := func(facts *Facts) { facts.Previous.Suspended, facts.Job.Suspended = true, true }
 	table(t, status, pending, map[string]tableCase{
 		"a job that says nothing":    {},
-		"a job that waits":           {change: waits("Waiting", "1 of 3 pods placed"), want: []string{"note: The job waits"}},
+		"a job that waits":           {change: waits("Waiting", "1 of 3 pods placed"), want: []string{"note: The job is waiting"}},
 		"a runtime that is gone":     {change: waits("RuntimeNotFound", "gone"), want: []string{"certain: The operator cannot start the job: RuntimeNotFound"}, fix: "odh runtime list -n team"},
 		"no gang scheduler":          {change: waits("NoGangScheduler", "none"), want: []string{"certain: The operator cannot start the job: NoGangScheduler"}, fix: "podGroupPolicy"},
-		"no JobSet":                  {change: waits("JobSetNotInstalled", "none"), want: []string{"certain: The operator cannot start the job: JobSetNotInstalled"}, fix: "install the CRD of JobSet"},
-		"a job that waits for quota": {change: all(waits("WaitingForQuota", "x"), waitsForQuota("team")), want: []string{"certain: The job waits for quota"}, fix: "kubectl describe resourcequota -n team"},
+		"no JobSet":                  {change: waits("JobSetNotInstalled", "none"), want: []string{"certain: The operator cannot start the job: JobSetNotInstalled"}, fix: "install the JobSet CRD"},
+		"a job that waits for quota": {change: all(waits("WaitingForQuota", "x"), waitsForQuota("team")), want: []string{"certain: The job is waiting for quota"}, fix: "kubectl describe resourcequota -n team"},
 		"a job that is restarted":    {change: all(waits("Restarting", "x"), restarts), want: []string{"likely: The job failed and is restarted (restart 1): WorkerFailed"}, fix: "--all"},
 		"a restart without a runtime": {change: all(waits("RuntimeNotFound", "gone"), restarts), want: []string{
 			"likely: The job failed and is restarted (restart 1): WorkerFailed", "certain: The operator cannot start the job: RuntimeNotFound"}},
 		"a job that was restarted": {change: all(restarts, func(facts *Facts) { facts.Previous.Phase = training.PhaseRunning })},
-		"an old Kubernetes":        {change: waits("KubernetesTooOld", "1.31"), want: []string{"certain: The operator cannot start the job: KubernetesTooOld"}, fix: "upgrade the cluster"},
+		"an old Kubernetes":        {change: waits("KubernetesTooOld", "1.31"), want: []string{"certain: The operator cannot start the job: KubernetesTooOld"}, fix: "upgrade Kubernetes"},
 		"a name that is taken":     {change: waits("NameTaken", "taken"), want: []string{"certain: The operator cannot start the job: NameTaken"}, fix: "kubectl get all,controllerrevisions -n team"},
 		"a runtime that is lost":   {change: waits("RuntimeSnapshotLost", "lost"), want: []string{"certain: The operator cannot start the job: RuntimeSnapshotLost"}, fix: "kubectl get controllerrevisions,resourcequotas -n team"},
 		"a job that is suspended":  {change: suspended, want: []string{"certain: The job is suspended"}, fix: `"suspend":false`},
@@ -53,9 +53,9 @@ func TestStatus(t *testing.T) {
 			suspended(facts)
 			facts.Job.Queue, facts.Previous.Queued = "queue", true
 		}},
-		"a job that nobody has looked at":       {change: func(facts *Facts) { facts.Previous.Phase = "" }, want: []string{"certain: The operator has not looked at the job"}, fix: "kubectl logs -n trireme-system"},
+		"a job that nobody has looked at":       {change: func(facts *Facts) { facts.Previous.Phase = "" }, want: []string{"certain: The operator has not processed the job"}, fix: "kubectl logs -n trireme-system"},
 		"a job that is new":                     {change: func(facts *Facts) { facts.Previous.Phase, facts.Previous.Submitted = "", ago(5) }},
-		"a job of another operator":             {change: func(facts *Facts) { facts.Previous.Phase, facts.Job.ManagedBy = "", "kueue" }, want: []string{"note: The job is run by another"}},
+		"a job of another operator":             {change: func(facts *Facts) { facts.Previous.Phase, facts.Job.ManagedBy = "", "kueue" }, want: []string{"note: Another controller manages the job"}},
 		"a job that succeeded":                  {change: succeeds},
 		"a job whose command failed":            {change: fails(training.FailureTraining, "exit code 1"), want: []string{"cause: The job failed: TrainingError"}, fix: "logs job -n team"},
 		"a job whose worker failed":             {change: fails(training.FailureWorker, "OOMKilled"), want: []string{"cause: The job failed: WorkerFailed"}, fix: "--all"},
@@ -122,18 +122,18 @@ func TestImage(t *testing.T) {
 	table(t, image, pending, map[string]tableCase{
 		"pods that have their image":        {},
 		"a pod that starts":                 {change: waitsForImage(1, "x:1", "ContainerCreating")},
-		"an image that there is not":        {change: all(waitsForImage(1, "x:1", "ErrImagePull"), waitsForImage(2, "x:1", "ImagePullBackOff")), want: []string{"certain: 2 pods cannot get image x:1"}, fix: "docker-registry"},
-		"two images, sorted":                {change: all(waitsForImage(1, "y:1", "ErrImagePull"), waitsForImage(0, "x:1", "ErrImagePull")), want: []string{"certain: 1 pod cannot get image x:1", "certain: 1 pod cannot get image y:1"}},
-		"a name that is none":               {change: waitsForImage(0, "X", "InvalidImageName"), want: []string{"certain: 1 pod cannot get image X"}, fix: "registry/name:tag"},
-		"an image that nobody may pull":     {change: waitsForImage(0, "x", "ErrImageNeverPull"), want: []string{"certain: 1 pod cannot get image x"}, fix: "imagePullPolicy"},
+		"an image that there is not":        {change: all(waitsForImage(1, "x:1", "ErrImagePull"), waitsForImage(2, "x:1", "ImagePullBackOff")), want: []string{"certain: 2 pods cannot pull image x:1"}, fix: "docker-registry"},
+		"two images, sorted":                {change: all(waitsForImage(1, "y:1", "ErrImagePull"), waitsForImage(0, "x:1", "ErrImagePull")), want: []string{"certain: 1 pod cannot pull image x:1", "certain: 1 pod cannot pull image y:1"}},
+		"a name that is none":               {change: waitsForImage(0, "X", "InvalidImageName"), want: []string{"certain: 1 pod cannot pull image X"}, fix: "registry/name:tag"},
+		"an image that nobody may pull":     {change: waitsForImage(0, "x", "ErrImageNeverPull"), want: []string{"certain: 1 pod cannot pull image x"}, fix: "imagePullPolicy"},
 		"a Secret that is there":            {change: pullSecret("login", Known[bool]{Value: true})},
 		"a Secret that is missing":          {change: pullSecret("login", Known[bool]{}), want: []string{"possible: imagePullSecret login is missing"}, fix: "kubectl create secret docker-registry login -n team"},
 		"a Secret that may not be read":     {change: pullSecret("login", Known[bool]{Unknown: "may not get secret"}), want: []string{"not known: imagePullSecret login"}},
-		"an image behind a login":           {change: all(pullSecret("login", Known[bool]{Value: true}), waitsForImage(0, "x", "ErrImagePull")), want: []string{"certain: 1 pod cannot get image x"}, fix: "kubectl get secret login"},
+		"an image behind a login":           {change: all(pullSecret("login", Known[bool]{Value: true}), waitsForImage(0, "x", "ErrImagePull")), want: []string{"certain: 1 pod cannot pull image x"}, fix: "kubectl get secret login"},
 		"pods that may not be listed":       {change: func(facts *Facts) { facts.Pods = Known[[]corev1.Pod]{Unknown: "may not list pods"} }, want: []string{"not known: Images"}},
-		"an image that came after all":      {change: all(runs, waitsForImage(1, "x", "ErrImagePull")), want: []string{"note: 1 pod cannot get image x"}},
-		"an init container without image":   {change: func(facts *Facts) { initWaits(facts) }, want: []string{"certain: 1 pod cannot get image agent:1"}},
-		"one pod counts once per its image": {change: all(waitsForImage(1, "x:1", "ErrImagePull"), func(facts *Facts) { initWaits(facts) }), want: []string{"certain: 1 pod cannot get image agent:1"}},
+		"an image that came after all":      {change: all(runs, waitsForImage(1, "x", "ErrImagePull")), want: []string{"note: 1 pod cannot pull image x"}},
+		"an init container without image":   {change: func(facts *Facts) { initWaits(facts) }, want: []string{"certain: 1 pod cannot pull image agent:1"}},
+		"one pod counts once per its image": {change: all(waitsForImage(1, "x:1", "ErrImagePull"), func(facts *Facts) { initWaits(facts) }), want: []string{"certain: 1 pod cannot pull image agent:1"}},
 	})
 }
 
@@ -145,17 +145,17 @@ func initWaits(facts *Facts) {
 
 // What no check explains is worth looking at, once it lasts.
 func TestUnexplainedWaiting(t *testing.T) {
-	for kind, made := range kinds() {
+	for kind, model := range kinds() {
 		for name, test := range map[string]struct {
 			change func(*Facts)
 			want   []string
 		}{
-			"a job that has just begun to wait": {func(facts *Facts) { facts.Previous.Submitted = ago(59) }, []string{"note: The job waits"}},
-			"a job that waits":                  {func(*Facts) {}, []string{"likely: The job waits, and no check says why"}},
-			"a job whose trouble is known":      {inCluster(), []string{"certain: Too few nodes would take the workers", "note: The job waits"}},
+			"a job that has just begun to wait": {func(facts *Facts) { facts.Previous.Submitted = ago(59) }, []string{"note: The job is waiting"}},
+			"a job that waits":                  {func(*Facts) {}, []string{"likely: The job is waiting, and no check found the cause"}},
+			"a job whose trouble is known":      {inCluster(), []string{"certain: Too few nodes fit the workers", "note: The job is waiting"}},
 			"a job that runs":                   {runs, []string{}},
 		} {
-			findings := Diagnose(pending(made, waits("Waiting", "words"), test.change))
+			findings := Diagnose(pending(model, waits("Waiting", "words"), test.change))
 			if diff := cmp.Diff(test.want, inBrief(findings)); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}

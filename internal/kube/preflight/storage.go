@@ -11,7 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// storage finds claims that pods wait for.
+// storage finds PVCs and StorageClasses that pods wait for.
 func storage(facts *Facts) (findings []Finding) {
 	if facts.hasSucceeded() {
 		return nil
@@ -26,8 +26,8 @@ func storage(facts *Facts) (findings []Finding) {
 			findings = append(findings, unknown("StorageClass "+name, class.Unknown)...)
 		case !class.Value:
 			findings = append(findings, Finding{
-				Rank: facts.rank(Certain, training.StepScheduled), Title: "StorageClass " + name + " is missing", Cause: "The claim that the job makes never gets a volume.",
-				Object: "storageclass/" + name, Fix: "Name one that there is in spec.initializer.storage.storageClassName; see kubectl get storageclass", Documentation: pageData,
+				Rank: facts.rank(Certain, training.StepScheduled), Title: "StorageClass " + name + " is missing", Cause: "The PVC that the operator creates for the job never gets a volume.",
+				Object: "storageclass/" + name, Fix: "Set spec.initializer.storage.storageClassName to an existing StorageClass; see kubectl get storageclass", Documentation: pageData,
 			})
 		}
 	}
@@ -36,37 +36,37 @@ func storage(facts *Facts) (findings []Finding) {
 
 func (facts *Facts) claim(name string) []Finding {
 	known := facts.Claims[name]
-	found := Finding{
+	finding := Finding{
 		Rank: facts.rank(Certain, training.StepScheduled), Object: "persistentvolumeclaim/" + name, Documentation: pageData,
 		Fix: fmt.Sprintf("kubectl describe pvc %s -n %s", name, facts.Namespace),
 	}
 	switch {
 	case known.Unknown != "":
 		return unknown("PersistentVolumeClaim "+name, known.Unknown)
-	case known.Value == nil && facts.makesClaim(name):
+	case known.Value == nil && facts.createsClaim(name):
 		return nil
 	case known.Value == nil:
-		found.Title, found.Cause = "PersistentVolumeClaim "+name+" is missing", "Pods name it, and are not placed before it is there."
-		found.Fix = fmt.Sprintf("Create it, or name one that there is: kubectl get pvc -n %s", facts.Namespace)
+		finding.Title, finding.Cause = "PersistentVolumeClaim "+name+" is missing", "The job's pods mount it, and are not scheduled until it exists."
+		finding.Fix = fmt.Sprintf("Create it, or use an existing PVC: kubectl get pvc -n %s", facts.Namespace)
 	case known.Value.Status.Phase == corev1.ClaimLost:
-		found.Title, found.Cause = "PersistentVolumeClaim "+name+" has lost its volume", "The PersistentVolume that it was bound to is gone."
+		finding.Title, finding.Cause = "PersistentVolumeClaim "+name+" has lost its volume", "The PersistentVolume that it was bound to does not exist any more."
 	case known.Value.Status.Phase == corev1.ClaimPending:
-		// One whose class waits for a pod is pending until there is one.
-		found.Rank = facts.rank(Possible, training.StepScheduled)
-		found.Title, found.Cause = "PersistentVolumeClaim "+name+" has no volume yet", "It is pending: its StorageClass makes no volume, or waits for the first pod."
+		// With volumeBindingMode WaitForFirstConsumer, it is pending until a pod uses it.
+		finding.Rank = facts.rank(Possible, training.StepScheduled)
+		finding.Title, finding.Cause = "PersistentVolumeClaim "+name+" has no volume yet", "It is pending: its StorageClass does not provision a volume, or waits for the first pod."
 	case facts.severalNodes() && onlyOneNode(known.Value):
-		found.Rank = facts.rank(Possible, training.StepScheduled)
-		found.Title = "PersistentVolumeClaim " + name + " can be mounted on one node only"
-		found.Cause = fmt.Sprintf("Its access modes are %v, and the job has several pods: those on other nodes wait for ever.", known.Value.Spec.AccessModes)
-		found.Fix = "Use a claim with the access mode ReadWriteMany or ReadOnlyMany"
+		finding.Rank = facts.rank(Possible, training.StepScheduled)
+		finding.Title = "PersistentVolumeClaim " + name + " can be mounted on one node only"
+		finding.Cause = fmt.Sprintf("Its access modes are %v, and the job has several pods: pods on other nodes wait forever.", known.Value.Spec.AccessModes)
+		finding.Fix = "Use a PVC with the access mode ReadWriteMany or ReadOnlyMany"
 	default:
 		return nil
 	}
-	return []Finding{found}
+	return []Finding{finding}
 }
 
-// makesClaim tells whether the operator makes a claim by itself.
-func (facts *Facts) makesClaim(name string) bool {
+// createsClaim reports whether the operator creates a PVC itself.
+func (facts *Facts) createsClaim(name string) bool {
 	return facts.Job != nil && facts.Job.Initializer != nil && facts.Job.Initializer.ClaimName == "" && name == plan.NamesOf(facts.Job).Workspace
 }
 
@@ -80,7 +80,7 @@ func onlyOneNode(claim *corev1.PersistentVolumeClaim) bool {
 	})
 }
 
-// claimNames are the claims that a job's pods name.
+// claimNames are the PVCs that the job's pods mount.
 func (facts *Facts) claimNames() (names []string) {
 	for _, pod := range facts.templates() {
 		for i := range pod.Volumes {

@@ -11,37 +11,36 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// Submission is what only matters before a job is submitted.
+// Submission has the facts that only matter before a job is submitted.
 type Submission struct {
-	// Rules are what the rules of admission find, with the limits that the operator
-	// has by default.
+	// Rules are the findings of the admission rules with the operator's default limits.
 	Rules Known[*validation.Findings]
-	// DryRun: the API server was asked to create the job without storing it, and
-	// Refusal is what it had against it.
+	// DryRun: the job was created in a dry run. Refusal is the error of the API server.
 	DryRun  bool
 	Refusal error
-	// Rights are what the user may do, in order.
-	Rights Known[[]Right]
+	// Permissions of the user, in order.
+	Permissions Known[[]Permission]
 }
 
-// Right is something that a user may do, or not.
-type Right struct {
-	// What in words: create trainjobs.
-	What    string
+// Permission is something that a user may or may not do.
+type Permission struct {
+	// Action is a verb with its object: create trainjobs.
+	Action  string
 	Allowed bool
-	// Needed: without it a job cannot be submitted.
+	// CreatesJobs: it is the permission to create jobs of a kind.
+	CreatesJobs bool
+	// Needed: the job cannot be submitted without it.
 	Needed bool
 }
 
-// overrules tells whether this cluster's admission has judged the job, and has
-// nothing against a field. It knows how the operator is configured.
+// overrules reports whether the admission of this cluster has accepted a field. It
+// knows the operator's configuration; the rules here only know its defaults.
 func (submission *Submission) overrules(name string) bool {
-	// A name is found to be taken only when all else is right.
+	// The API server only reports "already exists" after admission has accepted the job.
 	if !submission.DryRun || submission.Refusal == nil || apierrors.IsAlreadyExists(submission.Refusal) {
 		return submission.DryRun
 	}
@@ -52,8 +51,8 @@ func (submission *Submission) overrules(name string) bool {
 	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == name })
 }
 
-// rules are the rules of admission, with the limits that the operator has by default.
-// Where this cluster's own admission has judged the job, its word holds.
+// rules reports violations of the admission rules with the operator's default limits,
+// unless the admission of this cluster has accepted the field.
 func rules(facts *Facts) (findings []Finding) {
 	known := facts.Submission.Rules
 	if known.Unknown != "" {
@@ -69,14 +68,13 @@ func rules(facts *Facts) (findings []Finding) {
 			})
 		}
 	}
-	for _, text := range known.Value.Warnings {
-		path, words, _ := strings.Cut(text, ": ")
-		findings = append(findings, Finding{Rank: Note, Title: path, Cause: words, Documentation: pageJobs})
+	for _, warning := range known.Value.Warnings {
+		findings = append(findings, Finding{Rank: Note, Title: warning.Field, Cause: warning.Message, Documentation: pageJobs})
 	}
 	return findings
 }
 
-// dryRun is what the API server has against the job.
+// dryRun reports why the API server refuses the job.
 func dryRun(facts *Facts) []Finding {
 	refusal := facts.Submission.Refusal
 	switch {
@@ -85,22 +83,22 @@ func dryRun(facts *Facts) []Finding {
 	case refusal == nil:
 		return nil
 	case apierrors.IsForbidden(refusal) && !isQuotaRefusal(refusal):
-		return []Finding{{Rank: NotKnown, Title: "The API server was not asked", Cause: "not known: " + refusal.Error()}}
+		return []Finding{{Rank: NotKnown, Title: "The dry run was not possible", Cause: "not known: " + refusal.Error()}}
 	}
 	finding := Finding{
-		Rank: Certain, Title: "The API server refuses the job", Cause: words(refusal), Fix: "Correct what it names in the file", Documentation: pageJobs,
+		Rank: Certain, Title: "The API server refuses the job", Cause: causeText(refusal), Fix: "Correct these fields in the file", Documentation: pageJobs,
 	}
 	if apierrors.IsAlreadyExists(refusal) {
-		finding.Title, finding.Cause, finding.Fix = "The name is taken", refusal.Error(), fmt.Sprintf("Choose another name, or odh %s delete %s -n %s", facts.Kind.Type(), facts.Name, facts.Namespace)
+		finding.Title, finding.Cause, finding.Fix = "The name is already in use", refusal.Error(), fmt.Sprintf("Choose another name, or odh %s delete %s -n %s", facts.Kind.Type(), facts.Name, facts.Namespace)
 	}
 	if isQuotaRefusal(refusal) {
-		finding.Title, finding.Cause, finding.Fix = "The API server refuses the job", "Its quota has no room for it.", "kubectl describe resourcequota -n "+facts.Namespace
+		finding.Title, finding.Cause, finding.Fix = "The API server refuses the job", "It exceeds the quota of the namespace.", "kubectl describe resourcequota -n "+facts.Namespace
 	}
 	return []Finding{finding}
 }
 
-// words of a refusal: each of its causes.
-func words(refusal error) string {
+// causeText joins the causes of a refusal.
+func causeText(refusal error) string {
 	var status apierrors.APIStatus
 	if !errors.As(refusal, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return refusal.Error()
@@ -112,48 +110,40 @@ func words(refusal error) string {
 	return strings.Join(causes, "; ")
 }
 
-// isQuotaRefusal tells whether a quota is all that the API server has against a job.
+// isQuotaRefusal reports whether the API server refuses a job because of a quota alone.
 func isQuotaRefusal(refusal error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(refusal, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		return quota.IsRefusal(refusal.Error())
-	}
-	for _, cause := range status.Status().Details.Causes {
-		if !quota.IsRefusal(cause.Message) {
-			return false
-		}
-	}
-	return true
+	return errors.As(refusal, &status) && quota.IsExceeded(status.Status())
 }
 
-// rights are what the user may not do.
-func rights(facts *Facts) (findings []Finding) {
-	known := facts.Submission.Rights
+// permissions reports what the user may not do.
+func permissions(facts *Facts) (findings []Finding) {
+	known := facts.Submission.Permissions
 	if known.Unknown != "" {
-		return unknown("Rights", known.Unknown)
+		return unknown("Permissions", known.Unknown)
 	}
-	for _, right := range known.Value {
-		if right.Allowed {
+	for _, permission := range known.Value {
+		if permission.Allowed {
 			continue
 		}
 		finding := Finding{
-			Rank: Possible, Title: "You may not " + right.What, Cause: "The job runs without it, but you do not see what becomes of it.", Object: "namespace/" + facts.Namespace,
-			Fix: fmt.Sprintf("Have an administrator give you the role edit: kubectl create rolebinding odh-edit --clusterrole=edit --user=YOU -n %s", facts.Namespace), Documentation: pageOperator,
+			Rank: Possible, Title: "You may not " + permission.Action, Cause: "The job can run without this permission, but you cannot follow it.", Object: "namespace/" + facts.Namespace,
+			Fix: fmt.Sprintf("Ask a cluster administrator for the role edit: kubectl create rolebinding odh-edit --clusterrole=edit --user=YOU -n %s", facts.Namespace), Documentation: pageOperator,
 		}
-		if right.Needed || strings.HasPrefix(right.What, "create ") && !mayCreate(known.Value) {
-			finding.Rank, finding.Cause = Certain, "A job cannot be submitted without it."
+		if permission.Needed || permission.CreatesJobs && !mayCreate(known.Value) {
+			finding.Rank, finding.Cause = Certain, "You cannot submit the job without this permission."
 		}
 		findings = append(findings, finding)
 	}
 	return findings
 }
 
-// placeExists looks for the namespace.
-func placeExists(facts *Facts) []Finding {
+// namespaceExists checks that the namespace exists.
+func namespaceExists(facts *Facts) []Finding {
 	switch {
-	case facts.Place.Unknown != "":
-		return unknown("Namespace "+facts.Namespace, facts.Place.Unknown)
-	case facts.Place.Value == nil:
+	case facts.NamespaceObject.Unknown != "":
+		return unknown("Namespace "+facts.Namespace, facts.NamespaceObject.Unknown)
+	case facts.NamespaceObject.Value == nil:
 		return []Finding{{
 			Rank: Certain, Title: "Namespace " + facts.Namespace + " is missing", Object: "namespace/" + facts.Namespace,
 			Fix: "kubectl create namespace " + facts.Namespace, Documentation: pageJobs,
@@ -162,13 +152,13 @@ func placeExists(facts *Facts) []Finding {
 	return nil
 }
 
-// runtimeExists looks for the runtime that a TrainJob names.
+// runtimeExists checks that the runtime of a TrainJob exists.
 func runtimeExists(facts *Facts) []Finding {
 	switch {
 	case facts.RuntimeMissing:
 		return []Finding{{
-			Rank: Certain, Title: facts.RuntimeRef + " is missing", Cause: "The job is made from it.", Object: strings.ToLower(strings.Replace(facts.RuntimeRef, " ", "/", 1)),
-			Fix: "Name one that there is in spec.runtimeRef; see odh runtime list -n " + facts.Namespace, Documentation: pageJobs,
+			Rank: Certain, Title: facts.RuntimeRef + " is missing", Cause: "The job refers to it in spec.runtimeRef.", Object: strings.ToLower(strings.Replace(facts.RuntimeRef, " ", "/", 1)),
+			Fix: "Set spec.runtimeRef to an existing runtime; see odh runtime list -n " + facts.Namespace, Documentation: pageJobs,
 		}}
 	case facts.Job == nil && facts.NoModel != "":
 		return unknown("Runtime", facts.NoModel)
@@ -176,46 +166,46 @@ func runtimeExists(facts *Facts) []Finding {
 	return nil
 }
 
-// imageReachable looks for the images of the job on the nodes. A registry cannot be
-// asked from here.
+// imageReachable checks whether nodes already have the images of the job. Registries
+// cannot be checked from here.
 func imageReachable(facts *Facts) (findings []Finding) {
-	seen := map[string]bool{}
+	checked := map[string]bool{}
 	for _, pod := range facts.templates() {
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-			if !seen[container.Image] {
+			if !checked[container.Image] {
 				findings = append(findings, facts.imageOnNodes(&container)...)
 			}
-			seen[container.Image] = true
+			checked[container.Image] = true
 		}
 	}
 	return append(findings, facts.missingPullSecrets()...)
 }
 
 func (facts *Facts) imageOnNodes(container *corev1.Container) []Finding {
-	name, err := reference.ParseNormalizedNamed(container.Image)
+	name, err := validation.ParseImage(container.Image)
 	if err != nil {
 		return []Finding{{
-			Rank: Certain, Title: "Image " + container.Image + " is not the name of an image", Cause: err.Error(), Fix: "Write registry/name:tag", Documentation: pageJobs,
+			Rank: Certain, Title: "Image " + container.Image + " is invalid", Cause: "It " + err.Error() + ".", Fix: "Correct the image name", Documentation: pageJobs,
 		}}
 	}
 	if facts.Nodes.Unknown != "" {
-		return unknown("Image "+container.Image, facts.Nodes.Unknown+", and a registry cannot be asked from here")
+		return unknown("Image "+container.Image, facts.Nodes.Unknown+", and its registry cannot be checked from here")
 	}
 	full := reference.TagNameOnly(name).String()
 	for i := range facts.Nodes.Value {
-		for _, there := range facts.Nodes.Value[i].Status.Images {
-			if slices.Contains(there.Names, full) || slices.Contains(there.Names, container.Image) {
+		for _, present := range facts.Nodes.Value[i].Status.Images {
+			if slices.Contains(present.Names, full) || slices.Contains(present.Names, container.Image) {
 				return nil
 			}
 		}
 	}
 	if container.ImagePullPolicy == corev1.PullNever {
 		return []Finding{{
-			Rank: Likely, Title: "Image " + container.Image + " is on no node", Cause: "Its imagePullPolicy is Never, so that nobody fetches it.",
+			Rank: Likely, Title: "Image " + container.Image + " is on no node", Cause: "Its imagePullPolicy is Never, so nodes do not pull it.",
 			Fix: "Set imagePullPolicy to IfNotPresent, or load the image onto the nodes", Documentation: pageJobs,
 		}}
 	}
-	return unknown("Image "+container.Image, "it is on no node yet, and a registry cannot be asked from here")
+	return unknown("Image "+container.Image, "no node has it yet, and its registry cannot be checked from here")
 }
 
 // slots warns of more MPI processes than GPUs.
@@ -223,12 +213,12 @@ func slots(facts *Facts) []Finding {
 	if facts.Job == nil {
 		return nil
 	}
-	gpus := job.GPUs(job.Requests(&facts.Job.Worker.Template.Spec))
-	if gpus.IsZero() || gpus.CmpInt64(int64(facts.Job.Slots)) >= 0 {
+	gpus, order := validation.CompareSlots(facts.Job.Slots, &facts.Job.Worker.Template.Spec)
+	if order <= 0 {
 		return nil
 	}
 	return []Finding{{
-		Rank: Possible, Title: "More slots than GPUs", Cause: fmt.Sprintf("%d MPI processes share %s of a worker.", facts.Job.Slots, count(int(gpus.Value()), "GPU")),
+		Rank: Possible, Title: "More slots than GPUs", Cause: fmt.Sprintf("Each worker runs %d MPI processes on %s.", facts.Job.Slots, count(int(gpus.Value()), "GPU")),
 		Fix: fmt.Sprintf("Set slotsPerWorker to %d, so that each process has a GPU", gpus.Value()), Documentation: pageJobs,
 	}}
 }

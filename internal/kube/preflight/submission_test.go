@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
 var (
-	quotaRefusal = apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{field.Forbidden(field.NewPath("spec"), "Error: Quota exceeded\nDetails: x")})
-	bothRefusal  = apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{
-		field.Forbidden(field.NewPath("spec"), "Insufficient namespace quota: x"), field.Invalid(field.NewPath("spec", "a"), 1, "wrong"),
-	})
-	taken  = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "mpijobs"}, "job")
-	mayNot = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
+	quotaFault   = field.Forbidden(field.NewPath("spec"), "too large").WithOrigin(string(quota.CauseExceeded))
+	otherFault   = field.Invalid(field.NewPath("spec", "a"), 1, "wrong")
+	quotaRefusal = (&validation.Findings{Errors: field.ErrorList{quotaFault}}).Invalid(schema.GroupKind{Kind: "MPIJob"}, "job")
+	bothRefusal  = (&validation.Findings{Errors: field.ErrorList{quotaFault, otherFault}}).Invalid(schema.GroupKind{Kind: "MPIJob"}, "job")
+	taken        = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "mpijobs"}, "job")
+	mayNot       = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
 )
 
 // byAdmission is a refusal by this cluster's own admission.
@@ -35,7 +36,7 @@ func refused(err error) func(*Facts) {
 func TestRules(t *testing.T) {
 	found := func(facts *Facts) {
 		facts.Submission.Rules.Value = &validation.Findings{
-			Errors: field.ErrorList{field.Invalid(field.NewPath("spec", "slots"), 99, "too many")}, Warnings: []string{"spec.trainer: odd"},
+			Errors: field.ErrorList{field.Invalid(field.NewPath("spec", "slots"), 99, "too many")}, Warnings: []validation.Warning{{Field: "spec.trainer", Message: "odd"}},
 		}
 	}
 	table(t, rules, submitted, map[string]tableCase{
@@ -46,7 +47,10 @@ func TestRules(t *testing.T) {
 		"faults of one that the cluster takes":     {change: found, want: []string{"note: spec.trainer"}},
 		"faults without a cluster's word":          {change: all(found, func(facts *Facts) { facts.Submission.DryRun = false }), want: []string{"certain: spec.slots", "note: spec.trainer"}},
 		"faults of one whose name is taken":        {change: all(found, refused(taken)), want: []string{"note: spec.trainer"}},
-		"not known":                                {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
+		"a warning about a key with a colon": {change: func(facts *Facts) {
+			facts.Submission.Rules.Value = &validation.Findings{Warnings: []validation.Warning{{Field: "metadata.annotations[a: b]", Message: "odd"}}}
+		}, want: []string{"note: metadata.annotations[a: b]"}},
+		"not known": {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
 	})
 }
 
@@ -55,27 +59,27 @@ func TestDryRun(t *testing.T) {
 		"a job that is taken":        {},
 		"a job that is refused":      {change: refused(bothRefusal), want: []string{"certain: The API server refuses the job"}, fix: "in the file"},
 		"a quota":                    {change: refused(quotaRefusal), want: []string{"certain: The API server refuses the job"}, fix: "kubectl describe resourcequota"},
-		"somebody who may not":       {change: refused(mayNot), want: []string{"not known: The API server was not asked"}},
-		"a name that is taken":       {change: refused(taken), want: []string{"certain: The name is taken"}, fix: "delete job -n team"},
+		"somebody who may not":       {change: refused(mayNot), want: []string{"not known: The dry run was not possible"}},
+		"a name that is taken":       {change: refused(taken), want: []string{"certain: The name is already in use"}, fix: "delete job -n team"},
 		"an API server that is down": {change: refused(errors.New("no answer")), want: []string{"certain: The API server refuses the job"}},
 		"not asked":                  {change: all(refused(bothRefusal), func(facts *Facts) { facts.Submission.DryRun = false })},
 	})
-	if got, want := words(bothRefusal), "spec: Forbidden: Insufficient namespace quota: x; spec.a: Invalid value: 1: wrong"; got != want {
+	if got, want := causeText(bothRefusal), "spec: Forbidden: too large; spec.a: Invalid value: 1: wrong"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestRights(t *testing.T) {
-	may := func(rights ...Right) func(*Facts) {
-		return func(facts *Facts) { facts.Submission.Rights.Value = rights }
+func TestPermissions(t *testing.T) {
+	may := func(permissions ...Permission) func(*Facts) {
+		return func(facts *Facts) { facts.Submission.Permissions.Value = permissions }
 	}
-	table(t, rights, submitted, map[string]tableCase{
-		"everything":             {change: may(Right{What: "create mpijobs", Allowed: true, Needed: true}, Right{What: "list pods", Allowed: true})},
-		"no jobs":                {change: may(Right{What: "create mpijobs", Needed: true}), want: []string{"certain: You may not create mpijobs"}, fix: "kubectl create rolebinding"},
-		"no pods":                {change: may(Right{What: "list pods"}), want: []string{"possible: You may not list pods"}},
-		"no job of either kind":  {change: may(Right{What: "create mpijobs"}, Right{What: "create trainjobs"}), want: []string{"certain: You may not create mpijobs", "certain: You may not create trainjobs"}},
-		"nobody could be asked":  {change: func(facts *Facts) { facts.Submission.Rights.Unknown = "cannot ask" }, want: []string{"not known: Rights"}},
-		"a namespace for a kind": {change: may(Right{What: "create mpijobs"}, Right{What: "create trainjobs", Allowed: true}), want: []string{"possible: You may not create mpijobs"}},
+	table(t, permissions, submitted, map[string]tableCase{
+		"everything":             {change: may(Permission{Action: "create mpijobs", CreatesJobs: true, Allowed: true, Needed: true}, Permission{Action: "list pods", Allowed: true})},
+		"no jobs":                {change: may(Permission{Action: "create mpijobs", CreatesJobs: true, Needed: true}), want: []string{"certain: You may not create mpijobs"}, fix: "kubectl create rolebinding"},
+		"no pods":                {change: may(Permission{Action: "list pods"}), want: []string{"possible: You may not list pods"}},
+		"no job of either kind":  {change: may(Permission{Action: "create mpijobs", CreatesJobs: true}, Permission{Action: "create trainjobs", CreatesJobs: true}), want: []string{"certain: You may not create mpijobs", "certain: You may not create trainjobs"}},
+		"nobody could be asked":  {change: func(facts *Facts) { facts.Submission.Permissions.Unknown = "cannot ask" }, want: []string{"not known: Permissions"}},
+		"a namespace for a kind": {change: may(Permission{Action: "create mpijobs", CreatesJobs: true}, Permission{Action: "create trainjobs", CreatesJobs: true, Allowed: true}), want: []string{"possible: You may not create mpijobs"}},
 	})
 }
 
@@ -88,11 +92,11 @@ func TestRuntimeExists(t *testing.T) {
 	})
 }
 
-func TestPlaceExists(t *testing.T) {
-	table(t, placeExists, submitted, map[string]tableCase{
+func TestNamespaceExists(t *testing.T) {
+	table(t, namespaceExists, submitted, map[string]tableCase{
 		"it does":            {},
-		"it does not":        {change: func(facts *Facts) { facts.Place.Value = nil }, want: []string{"certain: Namespace team is missing"}, fix: "kubectl create namespace team"},
-		"it may not be read": {change: func(facts *Facts) { facts.Place = Known[*corev1.Namespace]{Unknown: "may not"} }, want: []string{"not known: Namespace team"}},
+		"it does not":        {change: func(facts *Facts) { facts.NamespaceObject.Value = nil }, want: []string{"certain: Namespace team is missing"}, fix: "kubectl create namespace team"},
+		"it may not be read": {change: func(facts *Facts) { facts.NamespaceObject = Known[*corev1.Namespace]{Unknown: "may not"} }, want: []string{"not known: Namespace team"}},
 	})
 }
 
@@ -113,7 +117,7 @@ func TestImageReachable(t *testing.T) {
 		"an image on no node":           {change: images("x.example/a:1", "x.example/a:1", ""), want: []string{"not known: Image x.example/a:1"}},
 		"two images":                    {change: images("x.example/a:1", "x.example/b:1", ""), want: []string{"not known: Image x.example/a:1", "not known: Image x.example/b:1"}},
 		"one that nobody fetches":       {change: images("x.example/a:1", "x.example/a:1", corev1.PullNever), want: []string{"likely: Image x.example/a:1 is on no node"}, fix: "IfNotPresent"},
-		"no name of an image":           {change: images("A B", "A B", ""), want: []string{"certain: Image A B is not the name of an image"}, fix: "registry/name:tag"},
+		"no name of an image":           {change: images("A B", "A B", ""), want: []string{"certain: Image A B is invalid"}, fix: "Correct the image name"},
 		"nodes that may not be listed":  {change: func(facts *Facts) { facts.Nodes = Known[[]corev1.Node]{Unknown: "may not list nodes"} }, want: []string{"not known: Image registry.example/train:1"}},
 		"a login that is missing":       {change: pullSecret("login", Known[bool]{}), want: []string{"possible: imagePullSecret login is missing"}},
 		"a job without a known runtime": {change: func(facts *Facts) { facts.Job = nil }},
@@ -139,16 +143,18 @@ func TestPreflightReport(t *testing.T) {
 		passed, failed, warned, dark int
 		quotaAlone                   bool
 	}{
-		"all is well":             {change: func(*Facts) {}, passed: 16},
-		"a quota":                 {change: all(small, refused(quotaRefusal)), passed: 14, failed: 2, quotaAlone: true},
-		"a quota and more":        {change: all(small, refused(bothRefusal)), passed: 14, failed: 2},
-		"a quota and no nodes":    {change: all(small, inCluster()), passed: 13, failed: 2, dark: 1},
-		"a warning":               {change: labelled("istio-injection", "enabled"), passed: 16, warned: 1},
-		"nobody may look":         {change: func(facts *Facts) { facts.Policies.Unknown = "may not" }, passed: 15, dark: 1},
-		"a job that is forbidden": {change: func(facts *Facts) { facts.Submission.Rights.Value = []Right{{What: "create", Needed: true}} }, passed: 15, failed: 1},
+		"all is well":          {change: func(*Facts) {}, passed: 16},
+		"a quota":              {change: all(small, refused(quotaRefusal)), passed: 14, failed: 2, quotaAlone: true},
+		"a quota and more":     {change: all(small, refused(bothRefusal)), passed: 14, failed: 2},
+		"a quota and no nodes": {change: all(small, inCluster()), passed: 13, failed: 2, dark: 1},
+		"a warning":            {change: labelled("istio-injection", "enabled"), passed: 16, warned: 1},
+		"nobody may look":      {change: func(facts *Facts) { facts.Policies.Unknown = "may not" }, passed: 15, dark: 1},
+		"a job that is forbidden": {change: func(facts *Facts) {
+			facts.Submission.Permissions.Value = []Permission{{Action: "create", Needed: true}}
+		}, passed: 15, failed: 1},
 	} {
-		for kind, made := range kinds() {
-			report := Preflight(submitted(made, test.change))
+		for kind, model := range kinds() {
+			report := Preflight(submitted(model, test.change))
 			if report.Total != 16 || report.Passed != test.passed || report.Number(Fail) != test.failed || report.Number(Warning) != test.warned || report.Number(Unknown) != test.dark || report.QuotaAlone() != test.quotaAlone {
 				t.Errorf("%s, %s: %+v", name, kind, report)
 			}

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Choose asks Prometheus, if there is one, and else, or if it does not answer, the
-// metrics API with the rights of the reader. Where neither answers, the report says so;
-// only a caller who gives up gets an error.
+// Choose returns a source that queries Prometheus if configured, and otherwise, or if it
+// fails, the metrics API with the permissions of the reader. If both fail, the report
+// says why; only a canceled call returns an error.
 func Choose(prometheus *Prometheus, reader client.Reader) Source {
 	return &chosen{prometheus: prometheus, metrics: MetricsAPI{Reader: reader}}
 }
@@ -24,16 +24,16 @@ type chosen struct {
 	metrics    MetricsAPI
 }
 
-func (chosen *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
+func (c *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
 	var failed []string
-	if chosen.prometheus != nil {
-		report, err := chosen.prometheus.Of(ctx, pods, window)
+	if c.prometheus != nil {
+		report, err := c.prometheus.Of(ctx, pods, window)
 		if err == nil {
 			return report, nil
 		}
 		failed = append(failed, fmt.Sprintf("Prometheus does not answer (%v)", err))
 	}
-	report, err := chosen.metrics.Of(ctx, pods, window)
+	report, err := c.metrics.Of(ctx, pods, window)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -43,36 +43,36 @@ func (chosen *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Dur
 		}
 		return report, nil
 	}
-	report = placesOf(pods).report(SourceNone, nil)
-	report.Message = sentences(append(failed, unmeasured(err), chosen.advice()))
+	report = reportedPodsOf(pods).report(SourceNone, nil)
+	report.Message = sentences(append(failed, unmeasured(err), c.advice()))
 	return report, nil
 }
 
-// unmeasured says why the metrics API has nothing.
+// unmeasured says why the metrics API has no samples.
 func unmeasured(err error) string {
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return "the cluster has no metrics API (metrics.k8s.io)"
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Sprintf("you may not read the metrics API: ask for the right to list pods of metrics.k8s.io in this namespace (%v)", err)
+		return fmt.Sprintf("you may not read the metrics API: ask for permission to list pods of metrics.k8s.io in this namespace (%v)", err)
 	}
 	return fmt.Sprintf("the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
 }
 
-func (chosen *chosen) advice() string {
-	if chosen.prometheus != nil {
-		return "see that Prometheus can be reached from the server, or install a metrics server"
+func (c *chosen) advice() string {
+	if c.prometheus != nil {
+		return "check that the server can reach Prometheus, or install a metrics server"
 	}
 	return "start the server with the address of a Prometheus, or install a metrics server"
 }
 
-// sentences joins what there is to say.
+// sentences joins the parts that are not empty.
 func sentences(parts []string) string {
-	var said []string
+	var present []string
 	for _, part := range parts {
 		if part != "" {
-			said = append(said, part)
+			present = append(present, part)
 		}
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(present, "; ")
 }

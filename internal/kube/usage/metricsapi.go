@@ -11,22 +11,21 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// MetricsAPI asks the cluster's metrics API (metrics.k8s.io) with the rights of its
-// reader. It knows what processors and memory are used now, and nothing of the past,
-// of GPUs or of the network.
+// MetricsAPI reads the cluster's metrics API (metrics.k8s.io) with the permissions of its
+// reader. It has the current CPU and memory usage, but no history, GPUs or network.
 type MetricsAPI struct {
 	Reader client.Reader
 }
 
-// Of is one sample of each pod.
-func (api MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration) (*Report, error) {
-	places := placesOf(pods)
-	all := places.all()
+// Of returns one sample of each pod.
+func (m MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration) (*Report, error) {
+	selected := reportedPodsOf(pods)
+	all := selected.all()
 	if len(all) == 0 {
-		return places.report(SourceMetricsAPI, nil), nil
+		return selected.report(SourceMetricsAPI, nil), nil
 	}
 	labels := all[0].Labels
-	found, err := List(ctx, api.Reader, client.InNamespace(all[0].Namespace),
+	found, err := List(ctx, m.Reader, client.InNamespace(all[0].Namespace),
 		client.MatchingLabels{training.LabelJobName: labels[training.LabelJobName], training.LabelJobType: labels[training.LabelJobType]})
 	if err != nil {
 		return nil, err
@@ -39,21 +38,21 @@ func (api MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration
 			Memory: []Sample{{Timestamp: at, Value: used.Memory().AsApproximateFloat64()}},
 		}
 	}
-	report := places.report(SourceMetricsAPI, measured)
+	report := selected.report(SourceMetricsAPI, measured)
 	if len(measured) == 0 {
-		report.Message = "the metrics API has not measured these pods yet; it does so while they run, about a minute after they start"
+		report.Message = "the metrics API has no samples of these pods yet; it has them about a minute after the pods start, while they are running"
 	}
 	return report, nil
 }
 
-// List is what the pods of jobs use now.
+// List returns the current usage of the pods of jobs.
 func List(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]metricsv1beta1.PodMetrics, error) {
 	var list metricsv1beta1.PodMetricsList
 	err := reader.List(ctx, &list, append([]client.ListOption{client.HasLabels{training.LabelJobName}}, options...)...)
 	return list.Items, err
 }
 
-// Sum is what the containers of a pod use together.
+// Sum returns the usage of all containers of a pod.
 func Sum(pod *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, container := range pod.Containers {

@@ -20,47 +20,47 @@ import (
 )
 
 const (
-	// patience with all queries together. Calls have 30 s, and the metrics API wants
-	// to be asked, too.
-	patience = 10 * time.Second
-	// largestAnswer is how much is read of one answer: 10,000 pods have about 40 MB.
-	largestAnswer = 64 << 20
+	// queryTimeout is for all queries together. Calls have 30 s, which must also suffice
+	// for the metrics API.
+	queryTimeout = 10 * time.Second
+	// maxResponse is how much is read of one response: 10,000 pods need about 40 MB.
+	maxResponse = 64 << 20
 )
 
-// Prometheus asks a Prometheus, with the rights of this process: the pods that it is
-// asked for are all that is asked of it, so that who could list them sees no others.
+// Prometheus queries a Prometheus with the permissions of this process. It only queries
+// the pods that the caller passes, so users see no pods that they may not list.
 type Prometheus struct {
 	api prometheusv1.API
 	now func() time.Time
 }
 
-// NewPrometheus is the Prometheus at an address, such as http://prometheus:9090. The
-// client may bring certificates and a token; nil is one without.
+// NewPrometheus returns a client for an address such as http://prometheus:9090. The HTTP
+// client may have certificates and a token; nil means a plain one.
 func NewPrometheus(address string, httpClient *http.Client) (*Prometheus, error) {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not the address of a Prometheus: give one such as http://prometheus.monitoring:9090", parsed.Redacted())
+		return nil, fmt.Errorf("%q is not a valid address of Prometheus: use one like http://prometheus.monitoring:9090", parsed.Redacted())
 	}
 	if httpClient == nil {
 		httpClient = &http.Client{}
 	}
 	bounded := *httpClient
-	bounded.Transport = &boundedTransport{inner: httpClient.Transport, most: largestAnswer}
-	made, err := api.NewClient(api.Config{Address: address, Client: &bounded})
+	bounded.Transport = &boundedTransport{inner: httpClient.Transport, limit: maxResponse}
+	apiClient, err := api.NewClient(api.Config{Address: address, Client: &bounded})
 	if err != nil {
 		return nil, err
 	}
-	return &Prometheus{api: prometheusv1.NewAPI(made), now: time.Now}, nil
+	return &Prometheus{api: prometheusv1.NewAPI(apiClient), now: time.Now}, nil
 }
 
-// boundedTransport cuts off answers that are too large.
+// boundedTransport cuts off responses that are too large.
 type boundedTransport struct {
 	inner http.RoundTripper
-	most  int64
+	limit int64
 }
 
-func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	inner := transport.inner
+func (bt *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	inner := bt.inner
 	if inner == nil {
 		inner = http.DefaultTransport
 	}
@@ -69,12 +69,12 @@ func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Respo
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(response.Body, transport.most), response.Body}
+		}{io.LimitReader(response.Body, bt.limit), response.Body}
 	}
 	return response, err
 }
 
-// answer is what Prometheus says of one metric.
+// answer is the response for one metric.
 type answer struct {
 	metric   metric
 	series   model.Matrix
@@ -82,72 +82,72 @@ type answer struct {
 	err      error
 }
 
-// Of is what the pods have used in the time up to now. What Prometheus cannot tell of
-// some metrics is said in the report; if it can tell nothing, that is an error.
-func (prometheus *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
-	places := placesOf(pods)
-	all := places.all()
+// Of returns the usage of the pods over the window until now. If some queries fail, the
+// report says so; if all fail, it returns an error.
+func (p *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
+	selected := reportedPodsOf(pods)
+	all := selected.all()
 	if len(all) == 0 {
-		return places.report(SourcePrometheus, nil), nil
+		return selected.report(SourcePrometheus, nil), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	answers := prometheus.ask(ctx, all, rangeOf(prometheus.now(), window))
+	answers := p.queryAll(ctx, all, rangeOf(p.now(), window))
 	failed := slices.IndexFunc(answers, func(answer answer) bool { return answer.err != nil })
 	if !slices.ContainsFunc(answers, func(answer answer) bool { return answer.err == nil }) {
 		return nil, answers[failed].err
 	}
-	report := places.report(SourcePrometheus, gather(answers, all))
+	report := selected.report(SourcePrometheus, gather(answers, all))
 	report.Message = messageOf(answers)
 	return report, nil
 }
 
-// ask asks for every metric at once.
-func (prometheus *Prometheus) ask(ctx context.Context, pods []*corev1.Pod, over prometheusv1.Range) []answer {
+// queryAll queries every metric in parallel.
+func (p *Prometheus) queryAll(ctx context.Context, pods []*corev1.Pod, over prometheusv1.Range) []answer {
 	answers := make([]answer, len(metrics))
-	var asked sync.WaitGroup
+	var running sync.WaitGroup
 	for i, metric := range metrics {
-		asked.Go(func() { answers[i] = prometheus.askOne(ctx, metric, metric.queryFor(pods, over.Step), over) })
+		running.Go(func() { answers[i] = p.query(ctx, metric, metric.queryFor(pods, over.Step), over) })
 	}
-	asked.Wait()
+	running.Wait()
 	return answers
 }
 
-func (prometheus *Prometheus) askOne(ctx context.Context, metric metric, query string, over prometheusv1.Range) answer {
-	value, warnings, _, err := prometheus.api.QueryRange(ctx, query, over)
+func (p *Prometheus) query(ctx context.Context, metric metric, query string, over prometheusv1.Range) answer {
+	value, warnings, _, err := p.api.QueryRange(ctx, query, over)
 	series, isMatrix := value.(model.Matrix)
 	if err == nil && !isMatrix {
-		err = errors.New("the answer is not a list of series: is this the address of a Prometheus?")
+		err = errors.New("the response is not a list of series: check that this is the address of Prometheus")
 	}
 	return answer{metric: metric, series: series, warnings: warnings, err: brief(ctx, err)}
 }
 
-// brief is an error without the address of Prometheus, which is not for everybody.
+// brief returns an error without the address of Prometheus, which users may not see.
 func brief(ctx context.Context, err error) error {
 	var unreachable *url.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s", patience)
+		return fmt.Errorf("no answer within %s", queryTimeout)
 	case errors.As(err, &unreachable):
 		return unreachable.Err
 	}
 	return err
 }
 
-// gather sorts samples by pods. Samples from before a pod was made are of another one
-// of its name, maybe somebody else's, and are left out; so is what is not a number.
+// gather groups samples by pod. It skips samples from before a pod was created, which are
+// of another pod with its name, maybe of another user, and values that are not numbers.
 func gather(answers []answer, pods []*corev1.Pod) map[string]Pod {
-	made := map[string]time.Time{}
+	created := map[string]time.Time{}
 	for _, pod := range pods {
-		made[pod.Name] = pod.CreationTimestamp.Time
+		created[pod.Name] = pod.CreationTimestamp.Time
 	}
 	measured := map[string]Pod{}
 	for _, answer := range answers {
 		for _, series := range answer.series {
 			name := podOf(series.Metric)
-			begin, known := made[name]
+			begin, known := created[name]
 			if !known {
 				continue
 			}
@@ -171,9 +171,9 @@ func samplesSince(begin time.Time, values []model.SamplePair, unit float64) []Sa
 	return samples
 }
 
-// messageOf says what is missing.
+// messageOf says which samples are missing.
 func messageOf(answers []answer) string {
-	var said, failed, warnings []string
+	var parts, failed, warnings []string
 	series := 0
 	for _, answer := range answers {
 		series += len(answer.series)
@@ -187,13 +187,13 @@ func messageOf(answers []answer) string {
 		}
 	}
 	if len(failed) > 0 {
-		said = append(said, "Prometheus could not tell: "+strings.Join(failed, ", "))
+		parts = append(parts, "Prometheus queries failed: "+strings.Join(failed, ", "))
 	}
 	if len(warnings) > 0 {
-		said = append(said, "Prometheus warns: "+strings.Join(warnings, ", "))
+		parts = append(parts, "Prometheus warns: "+strings.Join(warnings, ", "))
 	}
 	if series == 0 && len(failed) == 0 {
-		said = append(said, "Prometheus has no samples of these pods; see that it scrapes the cadvisor endpoint of the kubelets, and dcgm-exporter for GPUs")
+		parts = append(parts, "Prometheus has no samples of these pods; check that it scrapes the cadvisor endpoint of the kubelets, and dcgm-exporter for GPUs")
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(parts, "; ")
 }

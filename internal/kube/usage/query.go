@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// mostPoints is how many samples of a pod are asked for: as many as a chart shows.
-	mostPoints = 120
-	// shortestStep is how often Prometheus looks, usually.
-	shortestStep = 15 * time.Second
-	// shortestRate is the time over which a rate is taken, at least: it has to hold two
-	// samples, and some clusters take one a minute.
-	shortestRate = 2 * time.Minute
+	// maxPoints is how many samples of a pod are requested: as many as a chart shows.
+	maxPoints = 120
+	// minStep is the usual scrape interval of Prometheus.
+	minStep = 15 * time.Second
+	// minRate is the minimum interval of a rate: it must contain two samples, and some
+	// clusters scrape once a minute.
+	minRate = 2 * time.Minute
 )
 
-// rangeOf is the time that is asked for.
+// rangeOf returns the time range of queries.
 func rangeOf(now time.Time, window time.Duration) prometheusv1.Range {
-	step := max(shortestStep, (window / mostPoints).Truncate(time.Second))
-	points := max(1, min(mostPoints, window/step))
+	step := max(minStep, (window / maxPoints).Truncate(time.Second))
+	points := max(1, min(maxPoints, window/step))
 	return prometheusv1.Range{Start: now.Add(-step * (points - 1)), End: now, Step: step}
 }
 
 // metric is one thing that is measured.
 type metric struct {
-	// what it is, in messages.
+	// what is its name in messages.
 	what string
-	// query in PromQL, with places for the pods and for the time of a rate.
+	// query is PromQL with placeholders for the pods and the interval of a rate.
 	query string
-	// unit is what Prometheus' value is multiplied by.
+	// unit is the factor of Prometheus' values.
 	unit float64
-	// of is where the samples of a pod go.
+	// of returns the samples of a pod.
 	of func(*Pod) *[]Sample
 }
 
-// Clusters may be scraped twice, and a container that starts anew has another series
-// for a while: the largest of those that are the same thing counts once.
+// metrics use max over duplicates: a cluster may be scraped twice, and a restarted
+// container has two series for a while.
 var metrics = []metric{
 	{"CPU", containers("rate(container_cpu_usage_seconds_total{SELECTED}[RATE])"), 1, func(pod *Pod) *[]Sample { return &pod.CPU }},
 	{"memory", containers("container_memory_working_set_bytes{SELECTED}"), 1, func(pod *Pod) *[]Sample { return &pod.Memory }},
@@ -56,32 +56,32 @@ var metrics = []metric{
 }
 
 // containers adds up the containers of a pod, without its sandbox, which some runtimes
-// call POD. Where a kubelet does not know them, there is still the series of the whole
-// pod, which names no container.
+// call POD. A kubelet without container series still has the series of the whole pod,
+// which has no container label.
 func containers(series string) string {
 	of := func(matchers string) string { return strings.Replace(series, "SELECTED", "PODS,"+matchers, 1) }
 	return "sum by (pod) (max by (pod, container) (" + of(`container!="",container!="POD"`) + ")) or max by (pod) (" + of(`container=""`) + ")"
 }
 
-// gpus are known by the pods that use them. Where Prometheus keeps the labels of its
-// own for the exporter, those of the pod are called exported_pod and exported_namespace.
-func gpus(together, series string) string {
+// gpus returns a query for the GPUs of pods. If Prometheus keeps its own labels for the
+// exporter, those of the pod are called exported_pod and exported_namespace.
+func gpus(aggregation, series string) string {
 	return fmt.Sprintf(`%[1]s by (exported_pod) (max by (exported_pod, UUID, gpu, GPU_I_ID) (%[2]s{EXPORTED}))`+
-		` or %[1]s by (pod) (max by (pod, UUID, gpu, GPU_I_ID) (%[2]s{PODS,exported_pod=""}))`, together, series)
+		` or %[1]s by (pod) (max by (pod, UUID, gpu, GPU_I_ID) (%[2]s{PODS,exported_pod=""}))`, aggregation, series)
 }
 
-// queryFor is the query for pods of one namespace.
-func (metric metric) queryFor(pods []*corev1.Pod, step time.Duration) string {
+// queryFor returns the query for pods of one namespace.
+func (m metric) queryFor(pods []*corev1.Pod, step time.Duration) string {
 	namespace, names := selectorsOf(pods)
 	return strings.NewReplacer(
 		"PODS", fmt.Sprintf("namespace=%s,pod=~%s", namespace, names),
 		"EXPORTED", fmt.Sprintf("exported_namespace=%s,exported_pod=~%s", namespace, names),
-		"RATE", fmt.Sprintf("%.0fs", max(shortestRate, step).Seconds()),
-	).Replace(metric.query)
+		"RATE", fmt.Sprintf("%.0fs", max(minRate, step).Seconds()),
+	).Replace(m.query)
 }
 
-// selectorsOf quotes all that comes from users: the names as regular expressions, and
-// both as strings of PromQL, which are those of Go.
+// selectorsOf quotes values from users: the names as regular expressions, and both as
+// PromQL strings, which have the syntax of Go.
 func selectorsOf(pods []*corev1.Pod) (namespace, names string) {
 	quoted := make([]string, 0, len(pods))
 	for _, pod := range pods {
@@ -90,7 +90,7 @@ func selectorsOf(pods []*corev1.Pod) (namespace, names string) {
 	return strconv.Quote(pods[0].Namespace), strconv.Quote(strings.Join(quoted, "|"))
 }
 
-// podOf is the pod that a series is about.
+// podOf returns the name of the pod of a series.
 func podOf(labels model.Metric) string {
 	if exported := labels["exported_pod"]; exported != "" {
 		return string(exported)

@@ -1,4 +1,4 @@
-// Package usage is what the pods of a job use: processors, memory, GPUs, network.
+// Package usage reads the resource usage of a job's pods: CPU, memory, GPUs, network.
 package usage
 
 import (
@@ -8,30 +8,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names of sources, as reports have them.
+// Names of sources in reports.
 const (
 	SourcePrometheus = "prometheus"
 	SourceMetricsAPI = "metrics-api"
 	SourceNone       = "none"
 )
 
-// Report is what the pods of one job use and have used.
+// Report is the resource usage of the pods of one job.
 type Report struct {
-	// Source that answered: prometheus, metrics-api, or none.
+	// Source of the samples: prometheus, metrics-api, or none.
 	Source string `json:"source"`
-	// Message says why there is nothing, or what a source could not tell.
+	// Message says why samples are missing.
 	Message  string `json:"message,omitempty"`
 	Launcher *Pod   `json:"launcher"`
 	Workers  []Pod  `json:"workers"`
 }
 
-// Pod is what one pod uses, over time. The metrics API knows only the last moment.
+// Pod is the usage of one pod over time. The metrics API only has the latest sample.
 type Pod struct {
 	PodName string `json:"podName"`
 	// Index of a worker; nil for the launcher.
 	Index *int32 `json:"index"`
 	// CPU in cores, Memory in bytes, GPU in percent, GPUMemory in bytes, NetworkTransmit
-	// and NetworkReceive in bytes a second.
+	// and NetworkReceive in bytes per second.
 	CPU             []Sample `json:"cpu"`
 	Memory          []Sample `json:"memory"`
 	GPU             []Sample `json:"gpu"`
@@ -46,8 +46,8 @@ type Sample struct {
 	Value     float64   `json:"value"`
 }
 
-// Source measures pods. The pods are of one namespace; ask with the caller's rights
-// where the source knows of rights.
+// Source measures pods of one namespace. If a source checks permissions, it must use
+// those of the caller.
 type Source interface {
 	Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error)
 }

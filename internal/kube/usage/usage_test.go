@@ -73,7 +73,7 @@ func TestPodsAreToldApart(t *testing.T) {
 			podNamed("train-worker-1", training.RoleWorker, func(pod *corev1.Pod) { pod.Namespace = "" })), "train-launcher-a", map[int32]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := placesOf(test.pods).report(SourceNone, nil)
+			report := reportedPodsOf(test.pods).report(SourceNone, nil)
 			workers, launcher, last := map[int32]string{}, "", int32(-1)
 			for _, worker := range report.Workers {
 				if *worker.Index <= last {
@@ -183,7 +183,7 @@ func TestPrometheusInParts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, part := range []string{"could not tell", "memory (server_error", "network sent (execution: too many samples)", "GPU (", "Prometheus warns: a store is away"} {
+	for _, part := range []string{"queries failed", "memory (server_error", "network sent (execution: too many samples)", "GPU (", "Prometheus warns: a store is away"} {
 		if !strings.Contains(report.Message, part) {
 			t.Errorf("%q does not say %q", report.Message, part)
 		}
@@ -232,7 +232,7 @@ func (endless) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func TestAnswersAreBounded(t *testing.T) {
-	response, err := (&boundedTransport{inner: endless{}, most: 1000}).RoundTrip(&http.Request{})
+	response, err := (&boundedTransport{inner: endless{}, limit: 1000}).RoundTrip(&http.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +257,8 @@ func TestPrometheusHangs(t *testing.T) {
 
 // measuring is a cluster whose metrics API answers, or fails.
 func measuring(failure error) client.Reader {
-	made := runtime.NewScheme()
-	_ = metricsv1beta1.AddToScheme(made)
+	scheme := runtime.NewScheme()
+	_ = metricsv1beta1.AddToScheme(scheme)
 	use := func(namespace, pod, job string) *metricsv1beta1.PodMetrics {
 		used := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
 		return &metricsv1beta1.PodMetrics{
@@ -266,7 +266,7 @@ func measuring(failure error) client.Reader {
 			Timestamp:  metav1.NewTime(begun), Containers: []metricsv1beta1.ContainerMetrics{{Name: "a", Usage: used}, {Name: "b", Usage: used}},
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(made).WithObjects(use("team", "train-worker-0", "train"), use("other", "train-worker-1", "train"), use("team", "x", "other")).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(use("team", "train-worker-0", "train"), use("other", "train-worker-1", "train"), use("team", "x", "other")).
 		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if failure != nil {
 				return failure
@@ -303,7 +303,7 @@ func TestNobodyMeasures(t *testing.T) {
 		"not known":           {nil, &meta.NoKindMatchError{}, []string{"no metrics API"}},
 		"not allowed":         {nil, apierrors.NewForbidden(group, "", errors.New("no")), []string{"may not read", "pods of metrics.k8s.io"}},
 		"not well":            {nil, apierrors.NewServiceUnavailable("later"), []string{"does not answer (later)"}},
-		"neither of the both": {broken, apierrors.NewNotFound(group, ""), []string{"Prometheus does not answer (server_error", "no metrics API", "can be reached"}},
+		"neither of the both": {broken, apierrors.NewNotFound(group, ""), []string{"Prometheus does not answer (server_error", "no metrics API", "can reach Prometheus"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := Choose(test.prometheus, measuring(test.failure)).Of(t.Context(), somePods(), time.Hour)

@@ -1,9 +1,9 @@
-// Package admission answers the API server when a job or a runtime is created,
-// changed or deleted: everything that is wrong with it, at once, or nothing; and
-// one audit line. Before that, it notes on a job who created it, and labels it.
+// Package admission serves the webhooks for jobs and runtimes that are created, changed
+// or deleted. They return all errors at once, and write one audit line. A mutating
+// webhook adds the creator and labels to a job first.
 //
-// The rules are in package validation. Here the cluster is asked, from the
-// informers' cache, and the answer is put into Kubernetes' words.
+// The rules are in package validation. This package reads the cluster from the cache of
+// the informers, and converts findings to responses.
 package admission
 
 import (
@@ -12,7 +12,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,19 +24,18 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/clusterfacts"
 )
 
-// judge decides about the objects of one kind.
-type judge[T client.Object] struct {
+// validator validates the objects of one kind.
+type validator[T client.Object] struct {
 	create func(ctx context.Context, object T, bytes int) (*validation.Findings, error)
 	update func(ctx context.Context, old, changed T, bytes int) (*validation.Findings, error)
-	// references are what the author of a new object needs a permission for; nil if
-	// nothing is. An update cannot add any: the fields are immutable.
+	// references are the objects that the author of a new object needs permission for; nil
+	// if there are none. An update cannot add any: the fields are immutable.
 	references func(object T) []validation.Reference
 }
 
-// Handlers are the webhooks by their paths. They read from the cache; live is for
-// what the cache does not have yet, and for the permissions of users. If nobody
-// verifies that the caller is the API server, answers have no quota figures, and
-// audit lines say so.
+// Handlers returns the webhooks by path. They read from the cache; live is for objects
+// that are not in the cache yet, and for permissions of users. If the caller is not
+// verified as the API server, messages have no quota figures, and audit lines say so.
 func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
 	reader := &clusterfacts.Reader{Cache: cache, Live: live, HidesQuota: !isVerified}
 	if !isVerified {
@@ -52,8 +50,8 @@ func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *r
 	}
 }
 
-func mpiJobs(rules *validation.Rules, reader *clusterfacts.Reader) judge[*v2beta1.MPIJob] {
-	return judge[*v2beta1.MPIJob]{
+func mpiJobs(rules *validation.Rules, reader *clusterfacts.Reader) validator[*v2beta1.MPIJob] {
+	return validator[*v2beta1.MPIJob]{
 		create: func(ctx context.Context, mpiJob *v2beta1.MPIJob, bytes int) (*validation.Findings, error) {
 			in, err := reader.Of(ctx, job.KindMPIJob, mpiJob.Namespace, mpiJob.Name)
 			if err != nil {
@@ -69,8 +67,8 @@ func mpiJobs(rules *validation.Rules, reader *clusterfacts.Reader) judge[*v2beta
 	}
 }
 
-func trainJobs(rules *validation.Rules, reader *clusterfacts.Reader) judge[*v2alpha1.TrainJob] {
-	return judge[*v2alpha1.TrainJob]{
+func trainJobs(rules *validation.Rules, reader *clusterfacts.Reader) validator[*v2alpha1.TrainJob] {
+	return validator[*v2alpha1.TrainJob]{
 		create: func(ctx context.Context, trainJob *v2alpha1.TrainJob, bytes int) (*validation.Findings, error) {
 			in, err := reader.Of(ctx, job.KindTrainJob, trainJob.Namespace, trainJob.Name)
 			if err != nil {
@@ -90,21 +88,21 @@ func trainJobs(rules *validation.Rules, reader *clusterfacts.Reader) judge[*v2al
 	}
 }
 
-func runtimes(rules *validation.Rules) judge[*v2alpha1.TrainingRuntime] {
-	return runtimeJudge(rules, func(runtime *v2alpha1.TrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
+func runtimes(rules *validation.Rules) validator[*v2alpha1.TrainingRuntime] {
+	return runtimeValidator(rules, func(runtime *v2alpha1.TrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
 }
 
-func clusterRuntimes(rules *validation.Rules) judge[*v2alpha1.ClusterTrainingRuntime] {
-	return runtimeJudge(rules, func(runtime *v2alpha1.ClusterTrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
+func clusterRuntimes(rules *validation.Rules) validator[*v2alpha1.ClusterTrainingRuntime] {
+	return runtimeValidator(rules, func(runtime *v2alpha1.ClusterTrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
 }
 
-func runtimeJudge[T client.Object](rules *validation.Rules, spec func(T) *v2alpha1.TrainingRuntimeSpec) judge[T] {
-	return judge[T]{
+func runtimeValidator[T client.Object](rules *validation.Rules, spec func(T) *v2alpha1.TrainingRuntimeSpec) validator[T] {
+	return validator[T]{
 		create: func(_ context.Context, runtime T, bytes int) (*validation.Findings, error) {
 			return rules.Runtime(spec(runtime), bytes), nil
 		},
 		update: func(_ context.Context, old, changed T, bytes int) (*validation.Findings, error) {
-			// A label must be possible on a runtime that limits have overtaken.
+			// Labels can still change on a runtime that exceeds new limits.
 			if changed.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(old), spec(changed)) {
 				return &validation.Findings{}, nil
 			}
@@ -113,16 +111,16 @@ func runtimeJudge[T client.Object](rules *validation.Rules, spec func(T) *v2alph
 	}
 }
 
-func handle[T client.Object](judge judge[T], reviewer Reviewer, scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
+func handle[T client.Object](validator validator[T], reviewer Reviewer, scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
 	decoder := admission.NewDecoder(scheme)
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		response := answer(ctx, judge, reviewer, decoder, &request, empty)
+		response := answer(ctx, validator, reviewer, decoder, &request, empty)
 		audit.write(&request, &response)
 		return response
 	})}
 }
 
-func answer[T client.Object](ctx context.Context, judge judge[T], reviewer Reviewer, decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
+func answer[T client.Object](ctx context.Context, validator validator[T], reviewer Reviewer, decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
 	object := empty()
 	if request.Operation == admissionv1.Delete {
 		return admission.Allowed("")
@@ -142,11 +140,11 @@ func answer[T client.Object](ctx context.Context, judge judge[T], reviewer Revie
 		if err := decoder.DecodeRaw(request.OldObject, old); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		findings, err = judge.update(ctx, old, object, size(request, object))
+		findings, err = validator.update(ctx, old, object, size(request, object))
 	} else {
-		findings, err = judge.create(ctx, object, size(request, object))
-		if err == nil && judge.references != nil {
-			err = checkReferences(ctx, reviewer, request, judge.references(object), findings)
+		findings, err = validator.create(ctx, object, size(request, object))
+		if err == nil && validator.references != nil {
+			err = checkReferences(ctx, reviewer, request, validator.references(object), findings)
 		}
 	}
 	if err != nil {
@@ -155,8 +153,8 @@ func answer[T client.Object](ctx context.Context, judge judge[T], reviewer Revie
 	return respond(request, object.GetName(), findings)
 }
 
-// size is how large an object is without the notes of the API server about who
-// set which field, which can be larger than the object.
+// size returns the size of an object without its managedFields, which can be larger than
+// the rest.
 func size(request *admission.Request, object client.Object) int {
 	managed := 0
 	for _, entry := range object.GetManagedFields() {
@@ -167,14 +165,14 @@ func size(request *admission.Request, object client.Object) int {
 	return max(len(request.Object.Raw)-managed, 0)
 }
 
-// respond gives every fault with its path, in the form that kubectl knows how to show.
+// respond returns all errors with their paths, in the format that kubectl shows.
 func respond(request *admission.Request, name string, findings *validation.Findings) admission.Response {
 	if len(findings.Errors) == 0 {
-		return admission.Allowed("").WithWarnings(findings.Warnings...)
+		return admission.Allowed("").WithWarnings(findings.WarningTexts()...)
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-	status := apierrors.NewInvalid(kind, name, findings.Errors).Status()
+	status := findings.Invalid(kind, name).Status()
 	return admission.Response{
-		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.Warnings},
+		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.WarningTexts()},
 	}
 }

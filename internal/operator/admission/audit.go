@@ -13,24 +13,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/auditlog"
 )
 
-// Audit writes one line of JSON for each job or runtime that somebody creates,
-// changes or deletes. It holds who and what, and nothing of the object's content.
+// Audit writes one line of JSON for each job or runtime that a user creates, changes or
+// deletes. It contains the user and the object's name, not the object's content.
 type Audit struct {
 	logger *slog.Logger
-	// isUnverified: no client certificate proves that it was the API server who asked.
+	// isUnverified: no client certificate proves that the caller is the API server.
 	isUnverified bool
 }
 
-// NewAudit writes to a stream that should have nothing else in it.
+// NewAudit returns an Audit that writes to a stream of its own.
 func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
 
-// unverified marks every line of a request: who can reach the port may have written it.
-func (audit *Audit) unverified() *Audit {
-	return &Audit{logger: audit.logger, isUnverified: true}
+// unverified marks every line: any client that can reach the port may have caused it.
+func (a *Audit) unverified() *Audit {
+	return &Audit{logger: a.logger, isUnverified: true}
 }
 
-func (audit *Audit) write(request *admission.Request, response *admission.Response) {
-	// Nothing happens in a dry run.
+func (a *Audit) write(request *admission.Request, response *admission.Response) {
+	// A dry run changes nothing.
 	if request.DryRun != nil && *request.DryRun {
 		return
 	}
@@ -50,15 +50,15 @@ func (audit *Audit) write(request *admission.Request, response *admission.Respon
 		"code", code,
 		"requestID", request.UID,
 	}
-	if audit.isUnverified {
+	if a.isUnverified {
 		line = append(line, "unverified", true)
 	}
-	audit.logger.Info("audit", line...)
+	a.logger.Info("audit", line...)
 }
 
-// Lifecycle writes a line for a job that starts or ends, with who created it.
-func (audit *Audit) Lifecycle(event, kind string, job metav1.Object, result string) {
-	audit.logger.Info("audit",
+// Lifecycle writes a line for a job that starts or finishes, with its creator.
+func (a *Audit) Lifecycle(event, kind string, job metav1.Object, result string) {
+	a.logger.Info("audit",
 		"user", job.GetAnnotations()[training.AnnotationCreatedBy],
 		"verb", event,
 		"kind", kind,
@@ -69,11 +69,11 @@ func (audit *Audit) Lifecycle(event, kind string, job metav1.Object, result stri
 	)
 }
 
-// verb is the operation as rights are named: create, update, delete.
+// verb returns the operation as an RBAC verb: create, update, delete.
 func verb(request *admission.Request) string { return strings.ToLower(string(request.Operation)) }
 
-// objectName: the request for an object with generateName has no name, but the
-// object has.
+// objectName returns the name of the object. The request for an object with generateName
+// has no name, but the object has.
 func objectName(request *admission.Request) string {
 	if request.Name != "" {
 		return request.Name
@@ -83,7 +83,7 @@ func objectName(request *admission.Request) string {
 			Name string `json:"name"`
 		} `json:"metadata"`
 	}
-	// A collection is deleted without naming its members.
+	// The deletion of a collection has no name.
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
 		if err := json.Unmarshal(raw, &object); err == nil && object.Metadata.Name != "" {
 			return object.Metadata.Name

@@ -20,15 +20,15 @@ import (
 func TestAudit(t *testing.T) {
 	// line is what is the same in most of them.
 	line := func(differences map[string]any) []map[string]any {
-		made := map[string]any{
+		line := map[string]any{
 			"msg": "audit", "user": "ada", "groups": []any{"team-vision", "system:authenticated"},
 			"verb": "create", "kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "namespace": namespace, "name": "resnet",
 			"decision": "allowed", "code": 200.0, "requestID": "4711",
 		}
 		for key, value := range differences {
-			made[key] = value
+			line[key] = value
 		}
-		return []map[string]any{made}
+		return []map[string]any{line}
 	}
 	type fields = map[string]any
 	bad := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SlotsPerWorker = new(int32(99)) }
@@ -176,7 +176,7 @@ func linesOf(t *testing.T, audit *bytes.Buffer) []map[string]any {
 }
 
 // Jobs hold tokens and names of data. The audit goes where others read it.
-func TestAuditHoldsNothingOfTheObject(t *testing.T) {
+func TestAuditOmitsObjectContent(t *testing.T) {
 	const secret = "hunter2"
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"note": secret}, Labels: map[string]string{"note": secret}}
 	withSecret := func(object client.Object) client.Object {

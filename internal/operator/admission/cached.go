@@ -13,8 +13,8 @@ import (
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;trainjobs;trainingruntimes;clustertrainingruntimes,verbs=get;list;watch
 
-// Cached are the kinds that admission reads from the cache, so that no request
-// to the API server is on a job's way.
+// Cached are the kinds that admission reads from the cache, to avoid requests to the API
+// server while a job is created.
 func Cached() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &schedulingv1.PriorityClass{},

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// OnlyAPIServer refuses every caller without a client certificate that the TLS
-// server has verified, and that has one of the names; without names, any will do. A
-// pod that reaches the port could otherwise write audit lines in the name of others.
+// OnlyAPIServer refuses callers without a verified client certificate with one of the
+// names; without names, any name is accepted. Otherwise a pod that reaches the port could
+// write audit lines in the name of others.
 func OnlyAPIServer(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.TLS == nil || len(request.TLS.VerifiedChains) == 0 {
-			http.Error(writer, "a client certificate of the API server is required; webhook.clientCAFile of the operator names its authority", http.StatusUnauthorized)
+			http.Error(writer, "a client certificate of the API server is required; its CA is set in webhook.clientCAFile of the operator", http.StatusUnauthorized)
 			return
 		}
 		name := request.TLS.VerifiedChains[0][0].Subject.CommonName

@@ -19,23 +19,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// CreatorPath is where the webhook is that notes the creator of jobs, and labels them.
+// CreatorPath is the path of the webhook that sets the creator and the labels of jobs.
 const CreatorPath = "/mutate/creator"
 
-// maxCreatorBytes is what of a user's name is kept. Names have no limit of their
-// own, but annotations share one of 256 KiB.
+// maxCreatorBytes is the maximum length of the creator. User names have no limit, but
+// annotations share one of 256 KiB.
 const maxCreatorBytes = 1024
 
-// operation is one of a JSON patch.
+// operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// creatorHandler notes on every new job who created it, whatever the client
-// wrote there, and lets nobody change it later. It also adds the labels that jobs are
-// found by, and the name that one of them has. Nothing else is changed by admission.
+// creatorHandler sets the creator of every new job, whatever the client sent, and reverts
+// later changes. It also adds the labels that select jobs, and the name that one of them
+// contains. Admission changes nothing else.
 func creatorHandler() http.Handler {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
 		object, err := metadataOf(request.Object.Raw)
@@ -61,7 +61,7 @@ func creatorHandler() http.Handler {
 	})}
 }
 
-// creatorPatch is what makes the annotation right; nothing if it is.
+// creatorPatch returns the patch that corrects the annotation; none if it is correct.
 func creatorPatch(request *admissionv1.AdmissionRequest, annotations map[string]string) ([]operation, error) {
 	want, known := cutText(request.UserInfo.Username, maxCreatorBytes), true
 	if request.Operation == admissionv1.Update {
@@ -69,7 +69,7 @@ func creatorPatch(request *admissionv1.AdmissionRequest, annotations map[string]
 		if err != nil {
 			return nil, err
 		}
-		// Of a job that another operator stored, nobody knows the creator.
+		// The creator of a job that another operator stored is unknown.
 		want, known = before.Annotations[training.AnnotationCreatedBy]
 	}
 	got, found := annotations[training.AnnotationCreatedBy]
@@ -85,15 +85,15 @@ func creatorPatch(request *admissionv1.AdmissionRequest, annotations map[string]
 	return []operation{{Op: "add", Path: path, Value: want}}, nil
 }
 
-// maxNameBase is what the API server keeps of generateName, so that the name is a
-// label.
+// maxNameBase is the maximum length of generateName in a name, so that the name is a
+// valid label.
 const maxNameBase = utilvalidation.DNS1123LabelMaxLength - nameSuffixLength
 
 const nameSuffixLength = 5
 
-// namePatch names a job as the API server would from generateName, and notes the name
-// in object. The API server does so only after this webhook, which needs the name for
-// a label.
+// namePatch generates the name of a job from generateName as the API server does, and
+// sets it in object. The API server does so only after this webhook, which needs the
+// name for a label.
 func namePatch(object *metav1.PartialObjectMetadata) []operation {
 	if object.Name != "" || object.GenerateName == "" {
 		return nil
@@ -102,9 +102,9 @@ func namePatch(object *metav1.PartialObjectMetadata) []operation {
 	return []operation{{Op: "add", Path: "/metadata/name", Value: object.Name}}
 }
 
-// labelPatch adds the labels that a job lacks. A label that is wrong stays: it is
-// refused, unless it was stored before. A name that is no label is refused, too, with
-// a better message than that of the API server.
+// labelPatch adds missing labels. A wrong label is kept: validation refuses it, unless it
+// was stored before. Validation also refuses a name that is not a valid label, with a
+// better message than the API server.
 func labelPatch(kind job.Kind, object *metav1.PartialObjectMetadata) []operation {
 	missing := map[string]string{}
 	var patch []operation
@@ -121,7 +121,7 @@ func labelPatch(kind job.Kind, object *metav1.PartialObjectMetadata) []operation
 	return patch
 }
 
-// pointer is a key as a JSON pointer has it. Keys of ours have no tilde.
+// pointer escapes a key for a JSON pointer. Our keys have no tilde.
 func pointer(key string) string { return strings.ReplaceAll(key, "/", "~1") }
 
 func metadataOf(raw []byte) (*metav1.PartialObjectMetadata, error) {
@@ -132,7 +132,7 @@ func metadataOf(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	return object, nil
 }
 
-// cutText shortens a text to a number of bytes, and never within a character.
+// cutText shortens a text to a number of bytes without splitting a character.
 func cutText(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -30,16 +30,16 @@ func noted(job client.Object, annotations ...string) client.Object {
 }
 
 // labelled is a job with the labels that every job has.
-func labelled(made client.Object, more ...string) client.Object {
+func labelled(object client.Object, more ...string) client.Object {
 	labels := map[string]string{}
-	for _, label := range validation.OwnLabels(job.Kind(kindOf(made)), made.GetName()) {
+	for _, label := range validation.OwnLabels(job.Kind(kindOf(object)), object.GetName()) {
 		labels[label.Key] = label.Value
 	}
 	for i := 0; i < len(more); i += 2 {
 		labels[more[i]] = more[i+1]
 	}
-	made.SetLabels(labels)
-	return made
+	object.SetLabels(labels)
+	return object
 }
 
 // Jobs are found by their labels, also those that were stored without them. Labels of

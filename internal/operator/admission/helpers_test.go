@@ -43,9 +43,9 @@ var scheme = func() *runtime.Scheme {
 
 // holding is a reader of these objects and no others.
 func holding(objects ...client.Object) client.WithWatch {
-	made := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	// The cache knows that a PriorityClass is in no namespace; the fake does not.
-	return interceptor.NewClient(made, interceptor.Funcs{
+	return interceptor.NewClient(api, interceptor.Funcs{
 		List: func(ctx context.Context, reader client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, ofCluster := list.(*schedulingv1.PriorityClassList); ofCluster {
 				options = nil
@@ -266,11 +266,11 @@ func clusterRuntime() *v2alpha1.ClusterTrainingRuntime {
 
 // place is the namespace of the jobs, with the labels in turn.
 func place(labels ...string) *corev1.Namespace {
-	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{}}}
+	result := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{}}}
 	for i := 0; i < len(labels); i += 2 {
-		made.Labels[labels[i]] = labels[i+1]
+		result.Labels[labels[i]] = labels[i+1]
 	}
-	return made
+	return result
 }
 
 func quotaOf(amounts ...string) *corev1.ResourceQuota {
@@ -278,9 +278,9 @@ func quotaOf(amounts ...string) *corev1.ResourceQuota {
 }
 
 func priorityClass(name string, options ...func(*schedulingv1.PriorityClass)) *schedulingv1.PriorityClass {
-	made := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, option := range options {
-		option(made)
+		option(class)
 	}
-	return made
+	return class
 }

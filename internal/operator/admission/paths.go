@@ -1,6 +1,6 @@
 package admission
 
-// webhookPaths are where the webhooks of config/webhook are served, by their names.
+// webhookPaths are the paths of the webhooks of config/webhook, by name.
 var webhookPaths = map[string]string{
 	"job-creator.kubeflow.org":                       CreatorPath,
 	"mpijob-validation.kubeflow.org":                 mpiJobPath,
@@ -20,8 +20,7 @@ const (
 	clusterRuntimePath = "/validate/clustertrainingruntime"
 )
 
-// PathOf is where a webhook of that name is served; found is false for one that is not
-// ours.
+// PathOf returns the path of a webhook; found is false for one that is not ours.
 func PathOf(webhook string) (path string, found bool) {
 	path, found = webhookPaths[webhook]
 	return path, found

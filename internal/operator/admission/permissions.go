@@ -20,16 +20,16 @@ type Reviewer interface {
 	Create(ctx context.Context, object client.Object, options ...client.CreateOption) error
 }
 
-// Live is the API server itself, past the cache.
+// Live reads from the API server instead of the cache.
 type Live interface {
 	client.Reader
 	Reviewer
 }
 
 // checkReferences refuses Secrets and ServiceAccounts that the author of a job may not
-// use: their pods would get them from the kubelet. Who may create pods is not asked
-// about each, because they could mount them anyway. That is one review for most users,
-// and none for jobs without references.
+// use: the kubelet would give them to the pods. Users who may create pods could mount
+// them anyway, so only that permission is reviewed for them. That is one review for most
+// users, and none for jobs without references.
 func checkReferences(ctx context.Context, reviewer Reviewer, request *admission.Request, named []validation.Reference, findings *validation.Findings) error {
 	if len(named) == 0 {
 		return nil
@@ -58,8 +58,8 @@ func checkReferences(ctx context.Context, reviewer Reviewer, request *admission.
 	return nil
 }
 
-// isAllowed asks the API server. An error is not a permission: the job is refused, and
-// the user told to retry.
+// isAllowed reviews a permission of a user. After an error the job is refused, and the
+// message says to retry.
 func isAllowed(ctx context.Context, reviewer Reviewer, user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {

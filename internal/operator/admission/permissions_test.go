@@ -30,17 +30,17 @@ type reviews struct {
 	specs []authorizationv1.SubjectAccessReviewSpec
 }
 
-func (reviews *reviews) live() client.WithWatch {
+func (r *reviews) live() client.WithWatch {
 	return interceptor.NewClient(holding(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			review := object.(*authorizationv1.SubjectAccessReview)
 			attributes := review.Spec.ResourceAttributes
 			permission := strings.TrimSpace(attributes.Verb + " " + attributes.Resource + " " + attributes.Name)
-			reviews.asked, reviews.specs = append(reviews.asked, permission), append(reviews.specs, review.Spec)
-			if permission == reviews.down {
+			r.asked, r.specs = append(r.asked, permission), append(r.specs, review.Spec)
+			if permission == r.down {
 				return errDown
 			}
-			review.Status.Allowed = slices.Contains(reviews.may, permission)
+			review.Status.Allowed = slices.Contains(r.may, permission)
 			return nil
 		},
 	})
@@ -90,7 +90,7 @@ func TestReferencesNeedAPermission(t *testing.T) {
 		"somebody who may not, everything": {job: mpiJob(mountSecret("token"), useServiceAccount("robot")), wantAsked: []string{"create pods", "impersonate serviceaccounts robot", "get secrets token"}, want: []string{robot, secret}, wantCode: 422},
 		"an answer that does not come":     {job: mpiJob(mountSecret("token")), reviews: reviews{down: "create pods"}, wantAsked: []string{"create pods"}, wantCode: 500},
 		"a second answer that does not":    {job: mpiJob(mountSecret("token")), reviews: reviews{down: "get secrets token"}, wantAsked: []string{"create pods", "get secrets token"}, wantCode: 500},
-		"more than is checked":             {job: mpiJob(many), wantAsked: []string{"create pods"}, want: []string{`spec: Forbidden: names 65 Secrets and ServiceAccounts; at most 64 are possible for user "ada", who may not create pods in namespace "team-a"`}, wantCode: 422},
+		"more than is checked":             {job: mpiJob(many), wantAsked: []string{"create pods"}, want: []string{`spec: Forbidden: refers to 65 Secrets and ServiceAccounts; user "ada" may refer to at most 64, because they may not create pods in namespace "team-a"`}, wantCode: 422},
 		"more, of somebody who may":        {job: mpiJob(many), reviews: reviews{may: []string{"create pods"}}, wantAsked: []string{"create pods"}},
 	}
 	for name, tc := range tests {

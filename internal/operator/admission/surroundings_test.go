@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
 // inBrief is the part of an answer that these tests are about: its code, and
@@ -70,7 +71,7 @@ func TestCacheIsBehind(t *testing.T) {
 		},
 
 		"a priority class, only live":      {job: high, cache: objects{place()}, live: objects{priorityClass("high")}, wantCode: 200},
-		"a priority class that is nowhere": {job: high, cache: objects{place(), priorityClass("low")}, live: objects{priorityClass("low")}, wantCode: 422, want: "there is no PriorityClass of this name"},
+		"a priority class that is nowhere": {job: high, cache: objects{place(), priorityClass("low")}, live: objects{priorityClass("low")}, wantCode: 422, want: "PriorityClass does not exist"},
 
 		"a namespace, only live":      {job: onHost, live: objects{enforced}, wantCode: 422, want: `worker pods violate PodSecurity "baseline:latest" of the namespace`},
 		"a namespace that is nowhere": {job: onHost, wantCode: 200},
@@ -157,16 +158,16 @@ func TestRunningJobs(t *testing.T) {
 		meta.Name = fmt.Sprintf("job-%d", count)
 	}
 	mpi := func(phase training.Phase, suspend *bool, options ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
-		made := mpiJob(options...)
-		named(&made.ObjectMeta)
-		made.Status.Phase, made.Spec.RunPolicy.Suspend = phase, suspend
-		return made
+		job := mpiJob(options...)
+		named(&job.ObjectMeta)
+		job.Status.Phase, job.Spec.RunPolicy.Suspend = phase, suspend
+		return job
 	}
 	train := func(phase training.Phase, suspend *bool) *v2alpha1.TrainJob {
-		made := trainJob()
-		named(&made.ObjectMeta)
-		made.Status.Phase, made.Spec.Suspend = phase, suspend
-		return made
+		job := trainJob()
+		named(&job.ObjectMeta)
+		job.Status.Phase, job.Spec.Suspend = phase, suspend
+		return job
 	}
 	elsewhere := func(mpiJob *v2beta1.MPIJob) { mpiJob.Namespace = "team-b" }
 	type objects = []client.Object
@@ -221,7 +222,7 @@ func TestWhatTheNamespaceHas(t *testing.T) {
 		"a limit range":                               {cache: objects{small}, wantCode: 422, want: "at most 500m is allowed (LimitRange small)"},
 		"a quota of a class that nobody named":        {cache: objects{everyday, priorityClass("everyday")}, wantCode: 200},
 		"a quota of the class of those who name none": {cache: objects{everyday, priorityClass("everyday", isDefault), priorityClass("zero")}, wantCode: 422, want: "Requested 3 pods"},
-		"a TrainJob of that name":                     {cache: objects{sameName}, wantCode: 422, want: "there is a TrainJob of this name in the namespace"},
+		"a TrainJob of that name":                     {cache: objects{sameName}, wantCode: 422, want: "a TrainJob of this name already exists in the namespace"},
 		"a TrainJob of that name elsewhere":           {cache: objects{sameNameElsewhere}, wantCode: 200},
 	}
 	for name, tc := range tests {
@@ -231,8 +232,17 @@ func TestWhatTheNamespaceHas(t *testing.T) {
 	}
 }
 
+// Clients tell a quota by the type of the cause.
+func TestQuotaRefusalIsTyped(t *testing.T) {
+	response := create(t, holding(place(), quotaOf("pods", "2")), holding(), mpiJob())
+	causes := response.Result.Details.Causes
+	if len(causes) != 1 || causes[0].Type != quota.CauseExceeded || !quota.IsExceeded(*response.Result) {
+		t.Errorf("the causes are %+v", causes)
+	}
+}
+
 func TestWhatTheNodesHave(t *testing.T) {
-	const nowhere = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].resources: no node of this cluster has amd.com/gpu now; the job will wait until one has"
+	const nowhere = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].resources: no node of this cluster has amd.com/gpu now; the job waits until a node has it"
 	node := func(name string, amounts ...string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: list(amounts...), Capacity: list("amd.com/gpu", "8")}}
 	}

@@ -1,5 +1,5 @@
-// Package issuer issues serving certificates from a CA, and says when one has to be
-// replaced. It stores nothing and reads no clock.
+// Package issuer issues serving certificates from a CA, and computes when to renew them.
+// It stores nothing and reads no clock.
 package issuer
 
 import (
@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// lifetime is how long a certificate is valid. It is replaced renewBefore its end,
-	// which leaves a month in which the operator may be down.
+	// lifetime is how long a certificate is valid. It is renewed renewBefore its end, so
+	// the operator may be down for a month.
 	lifetime    = 90 * 24 * time.Hour
 	renewBefore = 30 * 24 * time.Hour
 	// clockSkew is how far the clock of a client may be behind.
 	clockSkew = time.Hour
-	// serialBits is more than a CA can issue by chance twice, and fits into the 20 bytes
+	// serialBits makes collisions of random serials unlikely, and fits into the 20 bytes
 	// of RFC 5280.
 	serialBits = 128
 )
 
 // Authority is a CA with its key.
 type Authority struct {
-	// PEM is the CA's certificate, for those who verify.
+	// PEM is the CA's certificate, for clients.
 	PEM []byte
 
 	certificate *x509.Certificate
@@ -48,14 +48,14 @@ func Parse(certificate, key []byte) (*Authority, error) {
 	}
 	signer, is := pair.PrivateKey.(crypto.Signer)
 	if !is || !pair.Leaf.IsCA {
-		return nil, errors.New("read the CA: the certificate is not one of a CA")
+		return nil, errors.New("read the CA: the certificate is not a CA certificate")
 	}
 	return &Authority{PEM: certificate, certificate: pair.Leaf, key: signer}, nil
 }
 
 // Issue issues a certificate for names, which are DNS names or IP addresses, and
 // returns it in PEM with its key.
-func (authority *Authority) Issue(names []string, now time.Time) (certificate, key []byte, err error) {
+func (a *Authority) Issue(names []string, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate a key: %w", err)
@@ -75,7 +75,7 @@ func (authority *Authority) Issue(names []string, now time.Time) (certificate, k
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, authority.certificate, private.Public(), authority.key)
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, private.Public(), a.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign the certificate: %w", err)
 	}
@@ -86,11 +86,11 @@ func (authority *Authority) Issue(names []string, now time.Time) (certificate, k
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
 }
 
-// RenewalTime is when a certificate has to be replaced. It is the zero time if the
-// certificate is not one of this CA for exactly these names, or does not fit its key.
-func (authority *Authority) RenewalTime(certificate, key []byte, names []string) time.Time {
+// RenewalTime is when a certificate must be renewed. It is the zero time if this CA did
+// not issue the certificate for exactly these names, or if the key does not match.
+func (a *Authority) RenewalTime(certificate, key []byte, names []string) time.Time {
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil || pair.Leaf.CheckSignatureFrom(authority.certificate) != nil || !hasExactly(pair.Leaf, names) {
+	if err != nil || pair.Leaf.CheckSignatureFrom(a.certificate) != nil || !hasExactly(pair.Leaf, names) {
 		return time.Time{}
 	}
 	return pair.Leaf.NotAfter.Add(-renewBefore)

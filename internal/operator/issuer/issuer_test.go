@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
 
-// newCA is a CA, or a self-signed certificate of somebody who is none.
+// newCA is a CA, or a self-signed certificate that is not a CA.
 func newCA(t *testing.T, isCA bool) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -81,7 +81,7 @@ func TestIssuedCertificateVerifies(t *testing.T) {
 	}
 }
 
-// Clients in other languages are stricter than Go: Python 3.13 asks OpenSSL for all of
+// Clients in other languages are stricter than Go: Python 3.13 makes OpenSSL check all of
 // RFC 5280.
 func TestIssuedCertificateSatisfiesOpenSSL(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {

@@ -1,5 +1,5 @@
-// Package sshkey makes the key pairs with which a job's launcher logs in to its
-// workers, and by which the workers prove who they are.
+// Package sshkey generates the SSH key pairs of a job: the launcher's user key and the
+// workers' host key.
 package sshkey
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Algorithm is a kind of key.
+// Algorithm is a key algorithm.
 type Algorithm string
 
 const (
@@ -23,9 +23,8 @@ const (
 	ECDSAP384 Algorithm = "ECDSA-P384"
 )
 
-// Default is the algorithm of a job that names none. In FIPS mode it is ECDSA:
-// sshd and ssh under RHEL's FIPS policy refuse Ed25519, even though Go's own
-// module approves it.
+// Default is the algorithm of a job that sets none. In FIPS mode it is ECDSA: sshd and
+// ssh under RHEL's FIPS policy refuse Ed25519, although Go's own module approves it.
 func Default() Algorithm {
 	if fips140.Enabled() {
 		return ECDSAP384
@@ -41,12 +40,12 @@ type Pair struct {
 	Public []byte
 }
 
-// New makes a key pair. Go takes the system's randomness in place of random
-// where the algorithm's package says so (Go 1.26: ECDSA always).
+// New generates a key pair. Go ignores random and uses the system's randomness for some
+// algorithms (Go 1.26: ECDSA).
 func New(random io.Reader, algorithm Algorithm) (Pair, error) {
 	private, err := privateKey(random, algorithm)
 	if err != nil {
-		return Pair{}, fmt.Errorf("make %s key: %w", algorithm, err)
+		return Pair{}, fmt.Errorf("generate %s key: %w", algorithm, err)
 	}
 	public, err := ssh.NewPublicKey(private.Public())
 	if err != nil {

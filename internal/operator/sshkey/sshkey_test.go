@@ -79,7 +79,7 @@ func TestNewRefuses(t *testing.T) {
 		algorithm Algorithm
 		wantErr   string
 	}{
-		"an unknown algorithm": {algorithm: "DSA", wantErr: "make DSA key: unknown algorithm"},
+		"an unknown algorithm": {algorithm: "DSA", wantErr: "generate DSA key: unknown algorithm"},
 		"no algorithm":         {algorithm: "", wantErr: "unknown algorithm, want Ed25519 or ECDSA-P384"},
 	}
 	for name, tc := range tests {

@@ -8,28 +8,28 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/auditlog"
 )
 
-// Audit writes one line of JSON for each call that was to change something, whether
-// or not it did. It holds who, from where and what, and nothing of an object's
-// content.
+// Audit writes one line of JSON for each call that changes something, also if it fails.
+// The line has the user, the source, the operation and the object's name, but none of the
+// object's content.
 type Audit struct{ logger *slog.Logger }
 
-// NewAudit writes to a stream that should have nothing else in it.
+// NewAudit writes to a stream that should have nothing else.
 func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
 
-// Outcome is how a call ended.
+// Outcome is the result of a call.
 type Outcome struct {
 	Record
-	// Caller is nil where nobody was let in.
+	// Caller is nil if authentication failed.
 	Caller *Caller
-	// Source is the address that the call came from.
+	// Source is the address of the client.
 	Source string
-	// Code is HTTP's, also of calls over gRPC.
+	// Code is the HTTP status code, also for gRPC calls.
 	Code      int
 	RequestID string
 }
 
-// Write writes the line of a call; nothing, if the call was to change nothing.
-func (audit *Audit) Write(outcome Outcome) {
+// Write writes the line of a call, unless the call changes nothing.
+func (a *Audit) Write(outcome Outcome) {
 	if outcome.Verb == "" {
 		return
 	}
@@ -37,13 +37,13 @@ func (audit *Audit) Write(outcome Outcome) {
 	if caller == nil {
 		caller = &Caller{}
 	}
-	audit.logger.Info("audit",
+	a.logger.Info("audit",
 		"user", caller.User,
 		"groups", caller.Groups,
 		"verb", outcome.Verb,
-		"kind", shortened(outcome.Kind),
-		"namespace", shortened(outcome.Namespace),
-		"name", shortened(outcome.Name),
+		"kind", truncate(outcome.Kind),
+		"namespace", truncate(outcome.Namespace),
+		"name", truncate(outcome.Name),
 		"code", outcome.Code,
 		"result", result(outcome.Code),
 		"source", outcome.Source,
@@ -51,18 +51,18 @@ func (audit *Audit) Write(outcome Outcome) {
 	)
 }
 
-// mostName is the length of the longest name that anything can have. What is longer
-// is no name, and may be as long as a client likes.
-const mostName = 253
+// maxName is the maximum length of a Kubernetes name. Longer texts are not valid names,
+// and may have any length.
+const maxName = 253
 
-func shortened(name string) string {
-	if len(name) <= mostName {
+func truncate(name string) string {
+	if len(name) <= maxName {
 		return name
 	}
-	return strings.ToValidUTF8(name[:mostName], "") + "…"
+	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-// The results that an audit line tells.
+// Results in audit lines.
 const (
 	resultDone    = "done"
 	resultRefused = "refused"

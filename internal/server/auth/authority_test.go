@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority issues certificates. file has its own, empty has none.
+// authority issues certificates. file has its own certificate, empty has none.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -45,9 +45,8 @@ func newAuthority(t *testing.T) *authority {
 	return made
 }
 
-// issue makes a certificate with a common name and others, which are URIs if they
-// look like it.
-func (authority *authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage, others ...string) []*x509.Certificate {
+// issue creates a certificate with a common name and more names, which may be URIs.
+func (a *authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage, others ...string) []*x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,12 +67,12 @@ func (authority *authority) issue(t *testing.T, name string, usage x509.ExtKeyUs
 		}
 		template.URIs = append(template.URIs, uri)
 	}
-	return []*x509.Certificate{authority.sign(t, template, authority.certificate, key)}
+	return []*x509.Certificate{a.sign(t, template, a.certificate, key)}
 }
 
-func (authority *authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), authority.key)
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,22 +133,22 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-func TestSaid(t *testing.T) {
+func TestUserFromHeaders(t *testing.T) {
 	for name, test := range map[string]struct {
 		options ProxyOptions
 		headers http.Header
-		want    signedIn
+		want    proxyUser
 		refused bool
 	}{
-		"a token":                      {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Access-Token": {" abc "}}, want: signedIn{user: "jane", token: "abc"}},
-		"a name":                       {headers: http.Header{"X-Forwarded-User": {" jane "}}, want: signedIn{user: "jane"}},
-		"groups that no header is for": {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Groups": {"admins"}, "X-Auth-Request-Groups": {"admins"}}, want: signedIn{user: "jane"}},
+		"a token":                      {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Access-Token": {" abc "}}, want: proxyUser{user: "jane", token: "abc"}},
+		"a name":                       {headers: http.Header{"X-Forwarded-User": {" jane "}}, want: proxyUser{user: "jane"}},
+		"groups that no header is for": {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Groups": {"admins"}, "X-Auth-Request-Groups": {"admins"}}, want: proxyUser{user: "jane"}},
 		"groups": {
 			options: ProxyOptions{GroupsHeader: "X-Forwarded-Groups"}, headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Groups": {"team-cv, team-nlp", "team-x"}},
-			want: signedIn{user: "jane", groups: []string{"team-cv", "team-nlp", "team-x"}},
+			want: proxyUser{user: "jane", groups: []string{"team-cv", "team-nlp", "team-x"}},
 		},
 		"only the header that is named": {
-			options: ProxyOptions{UserHeader: "X-Auth-Request-User"}, headers: http.Header{"X-Forwarded-User": {"max"}, "X-Auth-Request-User": {"jane"}}, want: signedIn{user: "jane"},
+			options: ProxyOptions{UserHeader: "X-Auth-Request-User"}, headers: http.Header{"X-Forwarded-User": {"max"}, "X-Auth-Request-User": {"jane"}}, want: proxyUser{user: "jane"},
 		},
 		"two users":          {headers: http.Header{"X-Forwarded-User": {"max", "jane"}}, refused: true},
 		"two tokens":         {headers: http.Header{"X-Forwarded-Access-Token": {"abc", "xyz"}}, refused: true},
@@ -160,11 +160,11 @@ func TestSaid(t *testing.T) {
 			}
 			request := httptest.NewRequest(http.MethodGet, "/", nil)
 			request.Header = test.headers
-			got, err := (&Proxy{ProxyOptions: test.options}).said(request)
+			got, err := (&Proxy{ProxyOptions: test.options}).userFromHeaders(request)
 			if (err != nil) != test.refused {
 				t.Fatalf("%+v and %v", got, err)
 			}
-			if difference := cmp.Diff(test.want, got, cmp.AllowUnexported(signedIn{})); !test.refused && difference != "" {
+			if difference := cmp.Diff(test.want, got, cmp.AllowUnexported(proxyUser{})); !test.refused && difference != "" {
 				t.Error(difference)
 			}
 		})

@@ -23,32 +23,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// apiServer answers reviews, and notes who asked for what.
+// apiServer responds to reviews, and records the requests.
 type apiServer struct {
 	mutex sync.Mutex
-	// users by their tokens; a token is revoked by taking it out.
+	// users by token; a token is revoked by removing it.
 	users map[string]authenticationv1.UserInfo
-	// allowed are users and what they may do, as "jane create mpijobs team-cv".
+	// allowed are users with their permissions, as "jane create mpijobs team-cv".
 	allowed map[string]bool
-	// byGroup is the group without which nobody may do anything; "" is none.
+	// byGroup is the group that every permission needs; "" for none.
 	byGroup string
 	broken  bool
-	// asked are paths with the identity that asked.
+	// asked are the requested paths with the identity of the client.
 	asked []string
-	// reviewed are the rights that were asked for.
+	// reviewed are the requested permission reviews.
 	reviewed []authorizationv1.SubjectAccessReviewSpec
 }
 
-func (server *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	server.mutex.Lock()
-	defer server.mutex.Unlock()
+func (a *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	token := strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 	as := token
 	if impersonated := request.Header.Get("Impersonate-User"); impersonated != "" {
 		as += " as " + impersonated
 	}
-	server.asked = append(server.asked, as+" "+request.URL.Path)
-	if server.broken {
+	a.asked = append(a.asked, as+" "+request.URL.Path)
+	if a.broken {
 		http.Error(writer, "etcd is away", http.StatusInternalServerError)
 		return
 	}
@@ -57,40 +57,40 @@ func (server *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Req
 	case strings.HasSuffix(request.URL.Path, "/tokenreviews"):
 		var review authenticationv1.TokenReview
 		_ = json.NewDecoder(request.Body).Decode(&review)
-		review.Status.User, review.Status.Authenticated = server.users[review.Spec.Token], server.users[review.Spec.Token].Username != ""
+		review.Status.User, review.Status.Authenticated = a.users[review.Spec.Token], a.users[review.Spec.Token].Username != ""
 		_ = json.NewEncoder(writer).Encode(review)
 	case strings.HasSuffix(request.URL.Path, "/subjectaccessreviews"):
 		var review authorizationv1.SubjectAccessReview
 		_ = json.NewDecoder(request.Body).Decode(&review)
-		server.reviewed = append(server.reviewed, review.Spec)
+		a.reviewed = append(a.reviewed, review.Spec)
 		about := review.Spec.ResourceAttributes
-		review.Status.Allowed = server.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")] &&
-			(server.byGroup == "" || slices.Contains(review.Spec.Groups, server.byGroup))
+		review.Status.Allowed = a.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")] &&
+			(a.byGroup == "" || slices.Contains(review.Spec.Groups, a.byGroup))
 		_ = json.NewEncoder(writer).Encode(review)
 	case strings.HasSuffix(request.URL.Path, "/selfsubjectreviews"):
-		if server.users[token].Username == "" {
+		if a.users[token].Username == "" {
 			writer.WriteHeader(http.StatusUnauthorized)
 			_, _ = writer.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":401,"reason":"Unauthorized","message":"Unauthorized"}`))
 			return
 		}
-		_ = json.NewEncoder(writer).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: server.users[token]}})
+		_ = json.NewEncoder(writer).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: a.users[token]}})
 	default:
 		_, _ = writer.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}`))
 	}
 }
 
-// change is what becomes of the cluster while a guard remembers how it was.
-func (server *apiServer) change(change func()) {
-	server.mutex.Lock()
-	defer server.mutex.Unlock()
+// change changes the cluster while a guard has cached results.
+func (a *apiServer) change(change func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	change()
 }
 
-func (server *apiServer) start(t *testing.T) *rest.Config {
+func (a *apiServer) start(t *testing.T) *rest.Config {
 	t.Helper()
-	listening := httptest.NewServer(server)
+	listening := httptest.NewServer(a)
 	t.Cleanup(listening.Close)
-	// Without this client-go speaks protobuf.
+	// Otherwise client-go uses protobuf.
 	content := rest.ContentConfig{ContentType: "application/json"}
 	return &rest.Config{Host: listening.URL, BearerToken: "own", ContentConfig: content}
 }
@@ -193,24 +193,24 @@ func TestInClusterRefuses(t *testing.T) {
 		broken  bool
 		code    int
 		message string
-		// user is who is let in.
+		// user is the expected user.
 		user string
 	}{
-		"nobody":                              {code: 401, message: "No token came with the request"},
-		"a token that nobody has":             {headers: map[string]string{"Authorization": "Bearer no"}, code: 401, message: "The token is not valid, or not any more"},
-		"an API server that fails":            {headers: map[string]string{"Authorization": "Bearer abc"}, broken: true, code: 503, message: "The cluster cannot be asked"},
-		"headers without a certificate":       {proxy: believing, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "No token came"},
-		"headers where no proxy is trusted":   {tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "No token came"},
+		"nobody":                              {code: 401, message: "the request has no token"},
+		"a token that nobody has":             {headers: map[string]string{"Authorization": "Bearer no"}, code: 401, message: "Authentication failed: the token is invalid or expired"},
+		"an API server that fails":            {headers: map[string]string{"Authorization": "Bearer abc"}, broken: true, code: 503, message: "The API server cannot check"},
+		"headers without a certificate":       {proxy: believing, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "the request has no token"},
+		"headers where no proxy is trusted":   {tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "the request has no token"},
 		"a proxy with a token":                {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Access-Token": "abc"}, user: "jane"},
-		"a proxy with a bad token":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "no"}, code: 401, message: "The token is not valid"},
-		"a proxy without a token":             {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane"}, code: 401, message: `The proxy says that "jane" is signed in, but sends no token of theirs`},
+		"a proxy with a bad token":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "no"}, code: 401, message: "the token is invalid"},
+		"a proxy without a token":             {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane"}, code: 401, message: `The proxy names user "jane" but sends no token for that user`},
 		"a proxy that is believed":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "team-nlp"}, user: "max"},
-		"a proxy that names the cluster":      {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "system:admin"}, code: 401, message: "names that begin with system:"},
-		"a proxy that names masters":          {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "a,system:masters"}, code: 401, message: "names that begin with system:"},
+		"a proxy that names the cluster":      {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "system:admin"}, code: 401, message: "names that start with system:"},
+		"a proxy that names masters":          {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "a,system:masters"}, code: 401, message: "names that start with system:"},
 		"groups that no header is for":        {proxy: withoutGroups, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "system:masters"}, user: "max"},
-		"a proxy that says nothing":           {proxy: believing, tls: peer, code: 401, message: "No token came"},
+		"a proxy that says nothing":           {proxy: believing, tls: peer, code: 401, message: "the request has no token"},
 		"a token of one's own counts first":   {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer abc"}, user: "jane"},
-		"a bad one is not helped by a header": {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer no"}, code: 401, message: "The token is not valid"},
+		"a bad one is not helped by a header": {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer no"}, code: 401, message: "the token is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &apiServer{users: map[string]authenticationv1.UserInfo{"abc": jane}, broken: test.broken}
@@ -263,7 +263,7 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	if difference := cmp.Diff([]string{"own as max /api/v1/namespaces/n/pods/p"}, server.asked); difference != "" {
 		t.Error(difference)
 	}
-	// What the proxy said is remembered; nobody gets in by saying the same as a token.
+	// The proxy's user is cached; sending the same text as a token must not work.
 	for _, said := range []string{"max", `{"username":"max","groups":["system:authenticated"]}`} {
 		if _, err := guard.Identify(t.Context(), withBearer(said)); apierror.From(err).Code != http.StatusUnauthorized {
 			t.Errorf("%s gets in as a token: %v", said, err)
@@ -271,10 +271,10 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	}
 }
 
-// A stream outlives what was known when it began: its rights and groups are asked for
-// again, as its token is.
-func TestStreamsLoseWhatTheirCallersLose(t *testing.T) {
-	list := Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
+// A stream lasts longer than cached results: its permissions and groups are reviewed
+// again, like its token.
+func TestStreamsLosePermissions(t *testing.T) {
+	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for name, test := range map[string]struct {
 		change func(*apiServer)
 		code   int
@@ -319,7 +319,7 @@ func TestInClusterAllows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
+	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for range 3 {
 		if err := guard.Allow(t.Context(), caller, list); err != nil {
 			t.Fatal(err)
@@ -335,7 +335,8 @@ func TestInClusterAllows(t *testing.T) {
 	if difference := cmp.Diff(want, server.reviewed[0]); difference != "" {
 		t.Error(difference)
 	}
-	// What another may do says nothing of somebody with the same name and other groups.
+	// A permission of one user does not apply to another with the same name and other
+	// groups.
 	other := &Caller{User: caller.User, UID: caller.UID, Groups: []string{"team-nlp"}, extra: caller.extra}
 	if err := guard.Allow(t.Context(), other, list); err != nil || len(server.reviewed) != 2 {
 		t.Errorf("%d reviews (%v)", len(server.reviewed), err)
@@ -348,10 +349,10 @@ func TestInClusterAllows(t *testing.T) {
 }
 
 func TestForbiddenNamesEverything(t *testing.T) {
-	for want, rights := range map[string]Rights{
+	for want, rights := range map[string]Permission{
 		`User "jane" may not create mpijobs.kubeflow.org in namespace "team-cv"`:        {Verb: "create", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"},
 		`User "jane" may not get pods/log "worker-0" in namespace "team-cv"`:            {Verb: "get", Resource: "pods", Subresource: "log", Namespace: "team-cv", Name: "worker-0"},
-		`User "jane" may not list trainjobs.kubeflow.org in the whole cluster`:          {Verb: "list", Group: "kubeflow.org", Resource: "trainjobs"},
+		`User "jane" may not list trainjobs.kubeflow.org at the cluster scope`:          {Verb: "list", Group: "kubeflow.org", Resource: "trainjobs"},
 		`User "jane" may not get trainjobs.kubeflow.org "hello" in namespace "team-cv"`: {Verb: "get", Group: "kubeflow.org", Resource: "trainjobs", Namespace: "team-cv", Name: "hello"},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -391,7 +392,7 @@ func TestPassThrough(t *testing.T) {
 			if err != nil || caller.User != test.user {
 				t.Fatalf("%+v and %v", caller, err)
 			}
-			if err := guard.Allow(t.Context(), caller, Rights{Verb: "delete", Resource: "pods"}); err != nil {
+			if err := guard.Allow(t.Context(), caller, Permission{Verb: "delete", Resource: "pods"}); err != nil {
 				t.Error(err)
 			}
 			server.change(func() { server.asked = nil })

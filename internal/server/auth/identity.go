@@ -12,65 +12,66 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
 )
 
-// mostIdentities is how many callers are remembered, with their clients.
-const mostIdentities = 2000
+// maxIdentities is the number of cached callers, with their clients.
+const maxIdentities = 2000
 
-// identity is somebody whom the cluster knows, with their own way to reach it.
+// identity is an authenticated user, with clients that act as this user.
 type identity struct {
 	user    authenticationv1.UserInfo
 	client  client.WithWatch
 	cluster kubernetes.Interface
 }
 
-// caller is the identity as it calls from somewhere. again asks again who it is.
-func (identity *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
+// caller returns the identity as the caller from a source. identifyAgain authenticates
+// again.
+func (i *identity) caller(source string, identifyAgain func(context.Context) (*identity, error)) *Caller {
 	return &Caller{
-		User: identity.user.Username, UID: identity.user.UID, Groups: identity.user.Groups, extra: identity.user.Extra,
-		Source: source, Client: identity.client, Cluster: identity.cluster, again: again,
+		User: i.user.Username, UID: i.user.UID, Groups: i.user.Groups, extra: i.user.Extra,
+		Source: source, Client: i.client, Cluster: i.cluster, identifyAgain: identifyAgain,
 	}
 }
 
-// clients makes what reaches the cluster as somebody.
+// clients creates clients that act as a user.
 type clients struct {
-	// server is the connection with the server's own identity, or the kubeconfig's.
+	// server is the connection with the server's own identity, or that of the kubeconfig.
 	server *rest.Config
 	maker  *connection.Maker
 }
 
 func newClients(server *rest.Config) *clients {
 	server = rest.CopyConfig(server)
-	// Callers have limits of their own, and the API server has its own.
+	// The server limits callers, and the API server has its own limits.
 	server.QPS, server.Burst = -1, -1
 	server.WarningHandler = rest.NoWarnings{}
 	return &clients{server: server, maker: connection.NewMaker(connection.OptionalKinds()...)}
 }
 
-// withToken has nothing of the server's identity, only its way to the API server.
-// client-go shares the connections of all who differ by their token alone.
-func (clients *clients) withToken(token string) *rest.Config {
-	config := rest.AnonymousClientConfig(clients.server)
+// withToken has none of the server's credentials, only its connection settings. client-go
+// shares connections between configs that differ only in their token.
+func (c *clients) withToken(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(c.server)
 	config.BearerToken = token
 	return config
 }
 
-// as is the server's identity that acts as a user, with that user's rights alone.
-func (clients *clients) as(user authenticationv1.UserInfo) *rest.Config {
-	config := rest.CopyConfig(clients.server)
+// as impersonates a user, with that user's permissions only.
+func (c *clients) as(user authenticationv1.UserInfo) *rest.Config {
+	config := rest.CopyConfig(c.server)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, Groups: user.Groups}
 	return config
 }
 
-// identity is a user who reaches the cluster by a connection.
-func (clients *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
-	through, err := rest.HTTPClientFor(config)
+// identity returns an identity that uses a connection.
+func (c *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := kubernetes.NewForConfigAndClient(config, through)
+	cluster, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := clients.maker.Client(config, through)
+	objects, err := c.maker.Client(config, httpClient)
 	if err != nil {
 		return nil, err
 	}

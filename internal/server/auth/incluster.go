@@ -18,24 +18,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// mostReviews is how many answers about rights are remembered.
-const mostReviews = 50_000
+// maxPermissionReviews is the number of cached permission checks.
+const maxPermissionReviews = 50_000
 
-// InCluster is the guard of a server in a cluster: it has the API server review every
-// token and every right, with rights of its own that go no further than that.
+// InCluster is the guard of a server in a cluster. The API server reviews every token and
+// every permission; the guard itself needs no other permissions.
 type InCluster struct {
 	clients *clients
 	own     kubernetes.Interface
 	proxy   *Proxy
-	// identities are by their tokens, impersonated by what a proxy said. They are apart,
-	// so that nobody can send as a token what a proxy has said.
-	identities, impersonated *kept[*identity]
-	reviews                  *kept[bool]
-	known                    *known
+	// identities are cached by token, impersonated by the proxy's headers. They are
+	// separate, so that a client cannot send the content of a proxy's headers as a token.
+	identities, impersonated *reviewCache[*identity]
+	reviews                  *reviewCache[bool]
+	known                    *knownTokens
 }
 
-// NewInCluster guards with the server's own connection. Without a proxy no headers
-// are trusted.
+// NewInCluster creates a guard with the server's own connection. Without a proxy, no
+// headers are trusted.
 func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (*InCluster, error) {
 	clients := newClients(server)
 	own, err := kubernetes.NewForConfig(clients.server)
@@ -43,139 +43,140 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 		return nil, err
 	}
 	return &InCluster{
-		clients: clients, own: own, proxy: proxy, known: newKnown(clock),
-		identities: newKept[*identity](clock, mostIdentities), impersonated: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
+		clients: clients, own: own, proxy: proxy, known: newKnownTokens(clock),
+		identities: newReviewCache[*identity](clock, maxIdentities), impersonated: newReviewCache[*identity](clock, maxIdentities), reviews: newReviewCache[bool](clock, maxPermissionReviews),
 	}, nil
 }
 
-// Identify is who a request is from: by its token, or by what a trusted proxy says.
-func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
-	source := SourceOf(request, guard.proxy)
-	by, err := guard.credentials(request)
+// Identify authenticates a request by its token, or by the headers of a trusted proxy.
+func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
+	source := SourceOf(request, i.proxy)
+	credentials, err := i.credentials(request)
 	if err != nil {
 		return nil, err
 	}
-	if by.token == "" && by.user != "" {
-		return guard.impersonate(ctx, by, source)
+	if credentials.token == "" && credentials.user != "" {
+		return i.impersonate(ctx, credentials, source)
 	}
-	token := by.token
+	token := credentials.token
 	if token == "" {
-		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; kubectl create token NAME or oc whoami -t makes one")
+		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; create one with kubectl create token NAME or oc whoami -t")
 	}
-	found, err := guard.byToken(ctx, token)
+	id, err := i.byToken(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(source, func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
+	return id.caller(source, func(ctx context.Context) (*identity, error) { return i.byToken(ctx, token) }), nil
 }
 
-// credentials are the token of a request, or what a trusted proxy says of its user.
-func (guard *InCluster) credentials(request *http.Request) (signedIn, error) {
+// credentials returns the token of a request, or the user in the headers of a trusted
+// proxy.
+func (i *InCluster) credentials(request *http.Request) (proxyUser, error) {
 	token, err := tokenOf(request)
-	if err != nil || token != "" || !guard.proxy.Trusts(request) {
-		return signedIn{token: token}, err
+	if err != nil || token != "" || !i.proxy.Trusts(request) {
+		return proxyUser{token: token}, err
 	}
-	return guard.proxy.said(request)
+	return i.proxy.userFromHeaders(request)
 }
 
-// Knows says whether the token was valid when it was last reviewed. A user whom a
-// trusted proxy names needs no review.
-func (guard *InCluster) Knows(request *http.Request) bool {
-	by, err := guard.credentials(request)
+// Knows tells whether the token was valid at its last review. A user named by a trusted
+// proxy needs no review.
+func (i *InCluster) Knows(request *http.Request) bool {
+	credentials, err := i.credentials(request)
 	if err != nil {
 		return false
 	}
-	if by.token == "" {
-		return by.user != "" && guard.proxy.Impersonate
+	if credentials.token == "" {
+		return credentials.user != "" && i.proxy.Impersonate
 	}
-	return guard.known.has(by.token)
+	return i.known.has(credentials.token)
 }
 
-func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
-	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
-		review, err := guard.own.AuthenticationV1().TokenReviews().Create(ctx,
+func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
+	return i.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
+		review, err := i.own.AuthenticationV1().TokenReviews().Create(ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, cannotAsk("review the token", err)
+			return nil, reviewFailed("review the token", err)
 		}
 		if !review.Status.Authenticated {
-			guard.known.remove(token)
+			i.known.remove(token)
 			return nil, invalidToken()
 		}
-		guard.known.add(token)
-		return guard.clients.identity(guard.clients.withToken(token), review.Status.User)
+		i.known.add(token)
+		return i.clients.identity(i.clients.withToken(token), review.Status.User)
 	})
 }
 
-// impersonate is a user whom a trusted proxy names without a token.
-func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
-	if !guard.proxy.Impersonate {
-		return nil, unauthorized(fmt.Sprintf("The proxy says that %q is signed in, but sends no token of theirs", by.user),
-			"Let the proxy send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
+// impersonate returns the caller that a trusted proxy names without a token.
+func (i *InCluster) impersonate(ctx context.Context, user proxyUser, source string) (*Caller, error) {
+	if !i.proxy.Impersonate {
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q but sends no token for that user", user.user),
+			"Configure the proxy to send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
 	}
-	if reserved(by.user) || slices.ContainsFunc(by.groups, reserved) {
-		return nil, unauthorized(fmt.Sprintf("The proxy says that %q of the groups %q is signed in; names that begin with system: are the cluster's own", by.user, by.groups),
-			"Sign in as a person")
+	if isReserved(user.user) || slices.ContainsFunc(user.groups, isReserved) {
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q with groups %q; names that start with system: are reserved for Kubernetes", user.user, user.groups),
+			"Sign in as a user whose name and groups do not start with system:")
 	}
-	user := authenticationv1.UserInfo{Username: by.user, Groups: append(slices.Clone(by.groups), "system:authenticated")}
-	question, err := json.Marshal(user)
+	userInfo := authenticationv1.UserInfo{Username: user.user, Groups: append(slices.Clone(user.groups), "system:authenticated")}
+	question, err := json.Marshal(userInfo)
 	if err != nil {
 		return nil, err
 	}
-	found, err := guard.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
-		return guard.clients.identity(guard.clients.as(user), user)
+	id, err := i.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
+		return i.clients.identity(i.clients.as(userInfo), userInfo)
 	})
 	if err != nil {
 		return nil, err
 	}
-	// There is no token that could be revoked: the proxy ends what it no longer allows.
-	return found.caller(source, func(context.Context) (*identity, error) { return found, nil }), nil
+	// No token can be revoked here: the proxy ends the requests that it no longer allows.
+	return id.caller(source, func(context.Context) (*identity, error) { return id, nil }), nil
 }
 
-// Allow asks the API server, unless it has said so lately.
-func (guard *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) error {
-	spec := reviewOf(caller, rights)
+// Allow asks the API server, unless the result is cached.
+func (i *InCluster) Allow(ctx context.Context, caller *Caller, permission Permission) error {
+	spec := reviewOf(caller, permission)
 	question, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
-	_, err = guard.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
-		review, err := guard.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	_, err = i.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
+		review, err := i.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return false, cannotAsk("review the rights", err)
+			return false, reviewFailed("review the permissions", err)
 		}
 		if !review.Status.Allowed {
-			return false, forbidden(caller, rights)
+			return false, forbidden(caller, permission)
 		}
 		return true, nil
 	})
 	if err == nil {
-		caller.grant(rights)
+		caller.grant(permission)
 	}
 	return err
 }
 
-// grant notes that the call was allowed by a right.
-func (caller *Caller) grant(rights Rights) {
-	caller.mutex.Lock()
-	defer caller.mutex.Unlock()
-	if caller.granted == nil {
-		caller.granted = map[Rights]bool{}
+// grant records that the call uses a permission.
+func (c *Caller) grant(permission Permission) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.granted == nil {
+		c.granted = map[Permission]bool{}
 	}
-	caller.granted[rights] = true
+	c.granted[permission] = true
 }
 
-func (caller *Caller) rights() []Rights {
-	caller.mutex.Lock()
-	defer caller.mutex.Unlock()
-	return slices.Collect(maps.Keys(caller.granted))
+func (c *Caller) permissions() []Permission {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return slices.Collect(maps.Keys(c.granted))
 }
 
-func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReviewSpec {
+func reviewOf(caller *Caller, permission Permission) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: caller.User, UID: caller.UID, Groups: caller.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: rights.Verb, Group: rights.Group, Resource: rights.Resource, Subresource: rights.Subresource, Namespace: rights.Namespace, Name: rights.Name,
+			Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource, Subresource: permission.Subresource, Namespace: permission.Namespace, Name: permission.Name,
 		},
 	}
 	for name, values := range caller.extra {
@@ -187,61 +188,61 @@ func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReview
 	return spec
 }
 
-// StillValid reviews the caller's token again, and the rights that were used, unless
-// that was done lately.
-func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
-	found, err := caller.holds(ctx)
+// StillValid reviews the caller's token and the used permissions again, unless the results
+// are cached.
+func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
+	current, err := caller.currentIdentity(ctx)
 	if err != nil {
 		return err
 	}
-	// Whoever has left a group has lost its rights.
-	now := found.caller(caller.Source, caller.again)
-	for _, rights := range caller.rights() {
-		if err := guard.Allow(ctx, now, rights); err != nil {
+	// A user who has left a group no longer has its permissions.
+	now := current.caller(caller.Source, caller.identifyAgain)
+	for _, permission := range caller.permissions() {
+		if err := i.Allow(ctx, now, permission); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// holds is who has the caller's credentials now; an error if that is nobody, or
-// somebody else.
-func (caller *Caller) holds(ctx context.Context) (*identity, error) {
-	found, err := caller.again(ctx)
+// currentIdentity returns the current identity of the caller's credentials. It is an error
+// if they are invalid or belong to another user.
+func (c *Caller) currentIdentity(ctx context.Context) (*identity, error) {
+	current, err := c.identifyAgain(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if found.user.Username != caller.User || found.user.UID != caller.UID {
+	if current.user.Username != c.User || current.user.UID != c.UID {
 		return nil, invalidToken()
 	}
-	return found, nil
+	return current, nil
 }
 
-// cannotAsk is the error when the API server says neither yes nor no. Why is for the
-// server's log: it may be about the server's own rights.
-func cannotAsk(what string, err error) error {
-	return fmt.Errorf("%s: %w (%v)", what, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
-		"The cluster cannot be asked who you are and what you may do", "Try again in a moment, and tell the administrator if it stays"), err)
+// reviewFailed is the error if the API server returns no result. The cause is only logged:
+// it may be about the server's own permissions.
+func reviewFailed(operation string, err error) error {
+	return fmt.Errorf("%s: %w (%v)", operation, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
+		"The API server cannot check your token and permissions right now", "Retry in a few seconds, and report it to the cluster administrator if it persists"), err)
 }
 
-// forbidden names who may not do what, where.
-func forbidden(caller *Caller, rights Rights) *apierror.Error {
-	resource := rights.Resource
-	if rights.Subresource != "" {
-		resource += "/" + rights.Subresource
+// forbidden says which permission the caller does not have.
+func forbidden(caller *Caller, permission Permission) *apierror.Error {
+	resource := permission.Resource
+	if permission.Subresource != "" {
+		resource += "/" + permission.Subresource
 	}
-	if rights.Group != "" {
-		resource += "." + rights.Group
+	if permission.Group != "" {
+		resource += "." + permission.Group
 	}
-	if rights.Name != "" {
-		resource += fmt.Sprintf(" %q", rights.Name)
+	if permission.Name != "" {
+		resource += fmt.Sprintf(" %q", permission.Name)
 	}
-	message := fmt.Sprintf("User %q may not %s %s", caller.User, rights.Verb, resource)
-	if rights.Namespace == "" {
-		return apierror.New(http.StatusForbidden, "Forbidden", message+" in the whole cluster",
-			"Name a namespace in which you have the right, or ask an administrator of the cluster for it")
+	message := fmt.Sprintf("User %q may not %s %s", caller.User, permission.Verb, resource)
+	if permission.Namespace == "" {
+		return apierror.New(http.StatusForbidden, "Forbidden", message+" at the cluster scope",
+			"Name a namespace in which you have the permission, or ask a cluster administrator for it")
 	}
-	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, rights.Namespace),
-		fmt.Sprintf("Ask an administrator of namespace %q for the right", rights.Namespace),
-		"See what you may do there: kubectl auth can-i --list --namespace "+rights.Namespace)
+	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, permission.Namespace),
+		fmt.Sprintf("Ask an admin of namespace %q for the permission", permission.Namespace),
+		"List your permissions: kubectl auth can-i --list --namespace "+permission.Namespace)
 }

@@ -8,41 +8,40 @@ import (
 )
 
 const (
-	// keepKnown is how long a token that was valid is remembered as such. It is longer
-	// than a review is kept: a token that is reviewed again is not one that somebody
-	// guesses.
-	keepKnown = time.Hour
-	mostKnown = 10_000
+	// keepKnown is how long a valid token is remembered. It is longer than a review is
+	// cached: a known token is not a guess when it is reviewed again.
+	keepKnown      = time.Hour
+	maxKnownTokens = 10_000
 )
 
-// known remembers which tokens were valid when they were last reviewed, by their hash.
-type known struct {
+// knownTokens has the hashes of tokens that were valid at their last review.
+type knownTokens struct {
 	clock clock.PassiveClock
 
 	mutex  sync.Mutex
-	tokens *shelf[struct{}]
+	tokens *answerSet[struct{}]
 }
 
-func newKnown(clock clock.PassiveClock) *known {
-	return &known{clock: clock, tokens: &shelf[struct{}]{most: mostKnown, answers: map[fingerprint]answered[struct{}]{}}}
+func newKnownTokens(clock clock.PassiveClock) *knownTokens {
+	return &knownTokens{clock: clock, tokens: &answerSet[struct{}]{max: maxKnownTokens, answers: map[fingerprint]cachedAnswer[struct{}]{}}}
 }
 
-func (known *known) has(token string) bool {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	found, is := known.tokens.answers[fingerprintOf([]byte(token))]
-	return is && known.clock.Now().Before(found.until)
+func (k *knownTokens) has(token string) bool {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	entry, is := k.tokens.answers[fingerprintOf([]byte(token))]
+	return is && k.clock.Now().Before(entry.until)
 }
 
-func (known *known) add(token string) {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	now := known.clock.Now()
-	known.tokens.put(fingerprintOf([]byte(token)), answered[struct{}]{until: now.Add(keepKnown)}, now)
+func (k *knownTokens) add(token string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	now := k.clock.Now()
+	k.tokens.put(fingerprintOf([]byte(token)), cachedAnswer[struct{}]{until: now.Add(keepKnown)}, now)
 }
 
-func (known *known) remove(token string) {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	delete(known.tokens.answers, fingerprintOf([]byte(token)))
+func (k *knownTokens) remove(token string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	delete(k.tokens.answers, fingerprintOf([]byte(token)))
 }

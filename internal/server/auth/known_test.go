@@ -10,8 +10,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A token is known once it was found valid, longer than the review is kept, and no
-// longer once it was found invalid.
+// A token is known once it was valid, longer than its review is cached, until it is
+// invalid.
 func TestKnowsTokensThatWereValid(t *testing.T) {
 	for name, newGuard := range map[string]func(*testing.T, *apiServer) (Guard, *clocktesting.FakePassiveClock){
 		"in a cluster": func(t *testing.T, server *apiServer) (Guard, *clocktesting.FakePassiveClock) {
@@ -53,11 +53,11 @@ func TestKnowsTokensThatWereValid(t *testing.T) {
 
 func TestKnownTokensAreForgotten(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	known := newKnown(clock)
-	for i := range mostKnown + 10 {
+	known := newKnownTokens(clock)
+	for i := range maxKnownTokens + 10 {
 		known.add(strconv.Itoa(i))
 	}
-	if len(known.tokens.answers) > mostKnown {
+	if len(known.tokens.answers) > maxKnownTokens {
 		t.Errorf("%d tokens are remembered", len(known.tokens.answers))
 	}
 	known.add("abc")
@@ -67,7 +67,7 @@ func TestKnownTokensAreForgotten(t *testing.T) {
 	}
 }
 
-// The token that odh server prints is known at once.
+// The token that odh server prints is known immediately.
 func TestSessionTokenIsKnown(t *testing.T) {
 	guard := NewPassThrough((&apiServer{}).start(t), clocktesting.NewFakePassiveClock(time.Now()))
 	if !guard.Knows(withBearer(guard.SessionToken())) || guard.Knows(httptest.NewRequest("GET", "/", nil)) {

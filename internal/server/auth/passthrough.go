@@ -13,38 +13,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// PassThrough is the guard of a server on somebody's own machine. It has no rights of
-// its own: a token that only this process knows stands for the identity of the
-// kubeconfig, any other is handed on to the API server as it is.
+// PassThrough is the guard of odh server on a user's own machine. It has no permissions of
+// its own: a session token that only this process knows stands for the kubeconfig's
+// identity; other tokens are passed to the API server.
 type PassThrough struct {
 	clients    *clients
 	session    string
-	identities *kept[*identity]
-	known      *known
+	identities *reviewCache[*identity]
+	known      *knownTokens
 }
 
-// NewPassThrough guards with the connection of a kubeconfig.
+// NewPassThrough creates a guard with the connection of a kubeconfig.
 func NewPassThrough(kubeconfig *rest.Config, clock clock.PassiveClock) *PassThrough {
-	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newKept[*identity](clock, mostIdentities), known: newKnown(clock)}
+	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newReviewCache[*identity](clock, maxIdentities), known: newKnownTokens(clock)}
 }
 
-// SessionToken is the one that stands for the kubeconfig's identity until the process
-// ends.
-func (guard *PassThrough) SessionToken() string { return guard.session }
+// SessionToken returns the token that stands for the kubeconfig's identity until the
+// process ends.
+func (p *PassThrough) SessionToken() string { return p.session }
 
-// Knows says whether the token is the session's, or was valid when it was last looked
-// at.
-func (guard *PassThrough) Knows(request *http.Request) bool {
+// Knows tells whether the token is the session token, or was valid at its last review.
+func (p *PassThrough) Knows(request *http.Request) bool {
 	token, err := tokenOf(request)
-	return err == nil && token != "" && (guard.isSession(token) || guard.known.has(token))
+	return err == nil && token != "" && (p.isSession(token) || p.known.has(token))
 }
 
-func (guard *PassThrough) isSession(token string) bool {
-	return subtle.ConstantTimeCompare([]byte(token), []byte(guard.session)) == 1
+func (p *PassThrough) isSession(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(p.session)) == 1
 }
 
-// Identify is who a request is from, by its token alone.
-func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
+// Identify authenticates a request by its token.
+func (p *PassThrough) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
 	token, err := tokenOf(request)
 	if err != nil {
 		return nil, err
@@ -52,43 +51,43 @@ func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (
 	if token == "" {
 		return nil, noToken("Send the session token that odh server printed when it started, as Authorization: Bearer TOKEN")
 	}
-	found, err := guard.byToken(ctx, token)
+	id, err := p.byToken(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
+	return id.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return p.byToken(ctx, token) }), nil
 }
 
-func (guard *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
-	config := guard.clients.withToken(token)
-	if guard.isSession(token) {
-		config = guard.clients.server
+func (p *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
+	config := p.clients.withToken(token)
+	if p.isSession(token) {
+		config = p.clients.server
 	}
-	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
-		found, err := guard.clients.identity(config, authenticationv1.UserInfo{})
+	return p.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
+		id, err := p.clients.identity(config, authenticationv1.UserInfo{})
 		if err != nil {
 			return nil, err
 		}
-		review, err := found.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := id.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if apierrors.IsUnauthorized(err) {
-			guard.known.remove(token)
+			p.known.remove(token)
 			return nil, invalidToken()
 		}
 		if err != nil {
-			return nil, cannotAsk("ask who has the token", err)
+			return nil, reviewFailed("look up the user of the token", err)
 		}
-		guard.known.add(token)
-		found.user = review.Status.UserInfo
-		return found, nil
+		p.known.add(token)
+		id.user = review.Status.UserInfo
+		return id, nil
 	})
 }
 
-// Allow is always nil: every read is made with the caller's own rights, and the API
-// server judges it.
-func (guard *PassThrough) Allow(context.Context, *Caller, Rights) error { return nil }
+// Allow always returns nil: all requests use the caller's own permissions, and the API
+// server checks them.
+func (p *PassThrough) Allow(context.Context, *Caller, Permission) error { return nil }
 
-// StillValid asks the API server again, unless that was done lately.
-func (guard *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
-	_, err := caller.holds(ctx)
+// StillValid asks the API server again, unless the result is cached.
+func (p *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
+	_, err := caller.currentIdentity(ctx)
 	return err
 }

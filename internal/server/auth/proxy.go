@@ -10,48 +10,47 @@ import (
 	"time"
 )
 
-// Proxy is one that signs people in and says in headers who they are: OpenShift's
-// OAuth proxy, or another like it. Anybody can write such headers, so they count only
-// from a peer that shows a certificate of a known authority, with a known name.
+// Proxy is an authenticating proxy that sends the user in headers, such as OpenShift's
+// OAuth proxy. Any client can send such headers, so they are only trusted from a peer with
+// a client certificate of a known CA and a known name.
 type Proxy struct {
 	ProxyOptions
 	authorities *x509.CertPool
 }
 
-// ProxyOptions are which proxies are trusted, and in what.
+// ProxyOptions say which proxies are trusted.
 type ProxyOptions struct {
-	// AuthorityFile has the authorities of their certificates, in PEM; Names are the
-	// common names, DNS names or URIs in them.
+	// AuthorityFile has the CAs of the proxies' certificates, in PEM; Names are the common
+	// names, DNS names or URIs in the certificates.
 	AuthorityFile string
 	Names         []string
-	// Impersonate: a user whom the proxy names without a token is believed, and the
-	// server acts as that user. It needs the right to impersonate for it.
+	// Impersonate trusts a user that the proxy names without a token: the server acts as
+	// that user. It needs permission to impersonate.
 	Impersonate bool
-	// UserHeader and GroupsHeader are where the proxy names the user; it must overwrite
-	// what clients send there. No GroupsHeader believes no groups: many proxies
-	// know of none, and let through what clients say.
+	// UserHeader and GroupsHeader are the headers with the user and the groups; the proxy
+	// must overwrite the client's values. An empty GroupsHeader trusts no groups: many
+	// proxies do not set any, and forward the client's values.
 	UserHeader, GroupsHeader string
 }
 
-// tokenHeader is where proxies put the token of who is signed in. It is reviewed as
-// any other is.
+// tokenHeader is the header with the user's token. It is reviewed like any other token.
 const tokenHeader = "X-Forwarded-Access-Token"
 
-// DefaultUserHeader is where most proxies name the user.
+// DefaultUserHeader is the header that most proxies use.
 const DefaultUserHeader = "X-Forwarded-User"
 
-// NewProxy trusts as the options say.
+// NewProxy creates a Proxy.
 func NewProxy(options ProxyOptions) (*Proxy, error) {
 	content, err := os.ReadFile(options.AuthorityFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority of trusted proxies: %w", err)
+		return nil, fmt.Errorf("read the CA of trusted proxies: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", options.AuthorityFile)
+		return nil, fmt.Errorf("%s has no PEM certificate", options.AuthorityFile)
 	}
 	if len(options.Names) == 0 {
-		return nil, fmt.Errorf("name the proxies that are trusted: every certificate of %s would be, else", options.AuthorityFile)
+		return nil, fmt.Errorf("list the names of the trusted proxies: without them every certificate signed by %s would be trusted", options.AuthorityFile)
 	}
 	if options.UserHeader == "" {
 		options.UserHeader = DefaultUserHeader
@@ -59,70 +58,69 @@ func NewProxy(options ProxyOptions) (*Proxy, error) {
 	return &Proxy{ProxyOptions: options, authorities: authorities}, nil
 }
 
-// Authorities are those that a server should ask certificates of; nil without a
-// trusted proxy.
-func (proxy *Proxy) Authorities() *x509.CertPool {
-	if proxy == nil {
+// Authorities returns the CAs of client certificates; nil without a trusted proxy.
+func (p *Proxy) Authorities() *x509.CertPool {
+	if p == nil {
 		return nil
 	}
-	return proxy.authorities
+	return p.authorities
 }
 
-// Trusts says whether what a request's headers say of its user can be believed.
-func (proxy *Proxy) Trusts(request *http.Request) bool {
-	if proxy == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
+// Trusts tells whether a request comes from a trusted proxy.
+func (p *Proxy) Trusts(request *http.Request) bool {
+	if p == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
 		return false
 	}
-	shown := request.TLS.PeerCertificates
+	chain := request.TLS.PeerCertificates
 	intermediates := x509.NewCertPool()
-	for _, certificate := range shown[1:] {
+	for _, certificate := range chain[1:] {
 		intermediates.AddCert(certificate)
 	}
-	_, err := shown[0].Verify(x509.VerifyOptions{
-		Roots: proxy.authorities, Intermediates: intermediates, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: p.authorities, Intermediates: intermediates, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return err == nil && proxy.hasName(shown[0])
+	return err == nil && p.hasName(chain[0])
 }
 
-func (proxy *Proxy) hasName(certificate *x509.Certificate) bool {
+func (p *Proxy) hasName(certificate *x509.Certificate) bool {
 	names := append([]string{certificate.Subject.CommonName}, certificate.DNSNames...)
 	for _, uri := range certificate.URIs {
 		names = append(names, uri.String())
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(proxy.Names, name) })
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(p.Names, name) })
 }
 
-// signedIn is whom a proxy says that it has signed in.
-type signedIn struct {
+// proxyUser is the user that a proxy has authenticated.
+type proxyUser struct {
 	user   string
 	groups []string
 	token  string
 }
 
-// said is what the headers of a trusted proxy say. One that is there twice says
-// nothing for certain: one of them may be the client's.
-func (proxy *Proxy) said(request *http.Request) (by signedIn, err error) {
-	for header, to := range map[string]*string{tokenHeader: &by.token, proxy.UserHeader: &by.user} {
+// userFromHeaders reads the headers of a trusted proxy. A header that is sent twice is
+// refused: one of them may be the client's.
+func (p *Proxy) userFromHeaders(request *http.Request) (user proxyUser, err error) {
+	for header, value := range map[string]*string{tokenHeader: &user.token, p.UserHeader: &user.user} {
 		values := request.Header.Values(header)
 		if len(values) > 1 {
-			return signedIn{}, unauthorized(fmt.Sprintf("The proxy says more than one thing in %s", header), "Let the proxy overwrite the header that clients send")
+			return proxyUser{}, unauthorized(fmt.Sprintf("The proxy sent more than one %s header", header), "Configure the proxy to overwrite the header that clients send")
 		}
-		*to = strings.TrimSpace(strings.Join(values, ""))
+		*value = strings.TrimSpace(strings.Join(values, ""))
 	}
-	if by.token != "" {
-		by.token, err = checked(by.token)
-		return by, err
+	if user.token != "" {
+		user.token, err = checkToken(user.token)
+		return user, err
 	}
-	if proxy.GroupsHeader == "" {
-		return by, nil
+	if p.GroupsHeader == "" {
+		return user, nil
 	}
-	for word := range strings.SplitSeq(strings.Join(request.Header.Values(proxy.GroupsHeader), ","), ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			by.groups = append(by.groups, word)
+	for group := range strings.SplitSeq(strings.Join(request.Header.Values(p.GroupsHeader), ","), ",") {
+		if group = strings.TrimSpace(group); group != "" {
+			user.groups = append(user.groups, group)
 		}
 	}
-	return by, nil
+	return user, nil
 }
 
-// reserved says whether a name is one of Kubernetes' own, which no proxy signs in.
-func reserved(name string) bool { return strings.HasPrefix(name, "system:") }
+// isReserved tells whether a name is reserved for Kubernetes.
+func isReserved(name string) bool { return strings.HasPrefix(name, "system:") }

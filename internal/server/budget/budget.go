@@ -1,6 +1,6 @@
-// Package budget bounds how many bytes of answers are in memory at a time, for each
-// user and for all of them. Rates alone do not: two hundred calls that a user may make
-// at once, each for a page of large jobs, would be gigabytes.
+// Package budget limits how many bytes of responses are in memory, per user and in total.
+// Rate limits do not: 200 requests of one user at once, each for a page of large jobs,
+// would take gigabytes.
 package budget
 
 import (
@@ -18,145 +18,144 @@ import (
 )
 
 const (
-	// PerUser and Overall are how many bytes of objects answers may be made of at a time.
-	// An answer takes about five times as much: what was read, its objects, its JSON. A
-	// user who does not read answers holds no more than a sixth of it.
+	// PerUser and Overall are the bytes of objects in responses at a time. A response
+	// takes about five times as much memory: the data read, its objects, its JSON. A user
+	// who does not read responses holds at most a sixth of it.
 	PerUser = 8 << 20
 	Overall = 48 << 20
-	// LargestObject is the weight of an object whose size is not known: etcd stores no
-	// larger ones.
+	// LargestObject is the size to assume for an object of unknown size: etcd does not
+	// store larger ones.
 	LargestObject = 3 << 19
-	// patience is how long a call waits for others to end.
-	patience = 10 * time.Second
+	// maxWait is how long a call waits for other calls to finish.
+	maxWait = 10 * time.Second
 )
 
-// Budget is what all calls share.
+// Budget is shared by all calls.
 type Budget struct {
-	perUser  int64
-	overall  *semaphore.Weighted
-	patience time.Duration
+	perUser int64
+	overall *semaphore.Weighted
+	maxWait time.Duration
 
 	mutex sync.Mutex
-	users map[string]*share
+	users map[string]*userShare
 }
 
-// share is what one user's calls share. It is forgotten when none of them needs it.
-type share struct {
+// userShare is shared by the calls of one user. It is removed when no call uses it.
+type userShare struct {
 	*semaphore.Weighted
 	calls int
 }
 
-// New is a budget of so many bytes. A single user has no more than all together.
+// New returns a budget of a number of bytes. One user never has more than the total.
 func New(perUser, overall int64) *Budget {
-	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), patience: patience, users: map[string]*share{}}
+	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), maxWait: maxWait, users: map[string]*userShare{}}
 }
 
 // account is what one call has taken.
 type account struct {
-	budget *Budget
-	mutex  sync.Mutex
-	ended  bool
-	give   []func()
+	budget  *Budget
+	mutex   sync.Mutex
+	ended   bool
+	release []func()
 }
 
 type accountKey struct{}
 
-// Handler gives every call an account. What a call has taken is given back when its
-// answer has been written.
-func (budget *Budget) Handler(next http.Handler) http.Handler {
+// Handler gives every call an account. What a call has taken is released when its response
+// has been written.
+func (b *Budget) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		opened := &account{budget: budget}
-		defer opened.close()
-		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, opened)))
+		a := &account{budget: b}
+		defer a.close()
+		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, a)))
 	})
 }
 
-// Take waits until the call may hold so many bytes more. It is refused with code 429
-// if that takes too long, because answers of the same user, or of all others, are still
-// under way. Outside of a call it does nothing.
+// Take waits until the call may hold more bytes. It fails with code 429 if that takes too
+// long, because other responses are still being sent. Outside of a call it does nothing.
 func Take(ctx context.Context, bytes int) error {
-	opened, is := ctx.Value(accountKey{}).(*account)
+	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
 		return nil
 	}
-	give, err := opened.budget.take(ctx, auth.CallerFrom(ctx).User, int64(bytes))
+	release, err := a.budget.take(ctx, auth.CallerFrom(ctx).User, int64(bytes))
 	if err != nil {
 		return err
 	}
-	opened.add(give)
+	a.add(release)
 	return nil
 }
 
-// take waits for the user's own share first, so that whoever asks for much waits for
-// themselves and holds nothing of others.
-func (budget *Budget) take(ctx context.Context, user string, bytes int64) (give func(), err error) {
-	// What is larger than the budget gets all of it.
-	bytes = min(bytes, budget.perUser)
-	own := budget.enter(user)
-	waiting, stop := context.WithTimeout(ctx, budget.patience)
+// take waits for the user's own share first, so that a user with large requests holds
+// nothing of the total while waiting.
+func (b *Budget) take(ctx context.Context, user string, bytes int64) (release func(), err error) {
+	// A request that is larger than the share gets all of it.
+	bytes = min(bytes, b.perUser)
+	share := b.ref(user)
+	waiting, stop := context.WithTimeout(ctx, b.maxWait)
 	defer stop()
-	if err := own.Acquire(waiting, bytes); err != nil {
-		budget.leave(user)
-		return nil, refusal(ctx, err, fmt.Sprintf("Answers of more than %d MiB for user %q are still being sent", budget.perUser>>20, user))
+	if err := share.Acquire(waiting, bytes); err != nil {
+		b.unref(user)
+		return nil, refusal(ctx, err, fmt.Sprintf("Responses of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
 	}
-	if err := budget.overall.Acquire(waiting, bytes); err != nil {
-		own.Release(bytes)
-		budget.leave(user)
-		return nil, refusal(ctx, err, "The server is sending as many large answers as fit into its memory")
+	if err := b.overall.Acquire(waiting, bytes); err != nil {
+		share.Release(bytes)
+		b.unref(user)
+		return nil, refusal(ctx, err, "The server has no memory left for more large responses")
 	}
 	return func() {
-		budget.overall.Release(bytes)
-		own.Release(bytes)
-		budget.leave(user)
+		b.overall.Release(bytes)
+		share.Release(bytes)
+		b.unref(user)
 	}, nil
 }
 
-// refusal is why a call gets nothing: the caller has gone, or has waited long enough.
+// refusal returns the error of a call: the client disconnected, or the wait took too long.
 func refusal(ctx context.Context, err error, message string) error {
 	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return apierror.New(http.StatusTooManyRequests, "TooManyRequests", message,
-		"Read the answers that are on their way", "Ask for smaller pages: limit", "Try again in a moment")
+		"Read the responses that are being sent", "Request smaller pages (limit)", "Retry in a few seconds")
 }
 
-func (budget *Budget) enter(user string) *share {
-	budget.mutex.Lock()
-	defer budget.mutex.Unlock()
-	own := budget.users[user]
-	if own == nil {
-		own = &share{Weighted: semaphore.NewWeighted(budget.perUser)}
-		budget.users[user] = own
+func (b *Budget) ref(user string) *userShare {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	share := b.users[user]
+	if share == nil {
+		share = &userShare{Weighted: semaphore.NewWeighted(b.perUser)}
+		b.users[user] = share
 	}
-	own.calls++
-	return own
+	share.calls++
+	return share
 }
 
-func (budget *Budget) leave(user string) {
-	budget.mutex.Lock()
-	defer budget.mutex.Unlock()
-	own := budget.users[user]
-	if own.calls--; own.calls == 0 {
-		delete(budget.users, user)
+func (b *Budget) unref(user string) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	share := b.users[user]
+	if share.calls--; share.calls == 0 {
+		delete(b.users, user)
 	}
 }
 
-// add notes what the call has taken. The call may have ended while it waited.
-func (account *account) add(give func()) {
-	account.mutex.Lock()
-	defer account.mutex.Unlock()
-	if account.ended {
-		give()
+// add records what the call has taken. The call may have finished while it waited.
+func (a *account) add(release func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if a.ended {
+		release()
 		return
 	}
-	account.give = append(account.give, give)
+	a.release = append(a.release, release)
 }
 
-func (account *account) close() {
-	account.mutex.Lock()
-	defer account.mutex.Unlock()
-	account.ended = true
-	for _, give := range account.give {
-		give()
+func (a *account) close() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.ended = true
+	for _, release := range a.release {
+		release()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// call runs while a call of a user is under way.
+// call runs a function within a call of a user.
 func call(budget *Budget, user string, run func(context.Context)) {
 	budget.Handler(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		run(auth.WithCaller(request.Context(), &auth.Caller{User: user}))
@@ -62,7 +62,7 @@ func TestUsersWaitForTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsTooLongIsRefused: first by their own answers, then by those of all.
+// TestWhoWaitsTooLongIsRefused checks the user's own limit, then the total.
 func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := New(10, 15)
@@ -81,7 +81,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 			call(budget, user, func(ctx context.Context) {
 				begun := time.Now()
 				err := Take(ctx, 10)
-				if err == nil || apierror.From(err).Code != http.StatusTooManyRequests || time.Since(begun) != patience {
+				if err == nil || apierror.From(err).Code != http.StatusTooManyRequests || time.Since(begun) != maxWait {
 					t.Errorf("%s: %v after %s", user, err, time.Since(begun))
 				}
 			})
@@ -101,7 +101,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhoGoesAwayGetsNothing(t *testing.T) {
+func TestDisconnectedClientTakesNothing(t *testing.T) {
 	budget := New(10, 10)
 	call(budget, "ada", func(ctx context.Context) {
 		if err := Take(ctx, 10); err != nil {
@@ -115,7 +115,7 @@ func TestWhoGoesAwayGetsNothing(t *testing.T) {
 	})
 }
 
-func TestOutsideOfCallsNothingIsBounded(t *testing.T) {
+func TestNoLimitOutsideOfCalls(t *testing.T) {
 	if err := Take(t.Context(), 1<<40); err != nil {
 		t.Error(err)
 	}

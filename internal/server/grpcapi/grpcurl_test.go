@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// grpcurl asks a server that is listening on this machine, with a client that knows
-// nothing of it but what reflection tells.
+// grpcurl calls a local server with a client that only uses reflection.
 func grpcurl(t *testing.T, address string, arguments ...string) string {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/grpcurl")
@@ -29,7 +28,7 @@ func grpcurl(t *testing.T, address string, arguments ...string) string {
 	return string(said)
 }
 
-func TestClientsThatKnowOnlyReflection(t *testing.T) {
+func TestReflectionClients(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

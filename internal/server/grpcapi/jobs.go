@@ -16,27 +16,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// jobs is training.JobService.
+// jobs implements training.JobService.
 type jobs struct {
 	wire.UnimplementedJobServiceServer
-	*edge
+	*shared
 }
 
-// ofKind is a request about one job of either kind.
-type ofKind interface {
-	ofJob
+// kindRequest is a request about one job of either kind.
+type kindRequest interface {
+	jobRequest
 	GetKind() string
 }
 
-func referenceOf(request ofKind) (jobservice.JobRef, error) {
+func jobRefOfKind(request kindRequest) (jobservice.JobRef, error) {
 	kind, err := kindOf(request.GetKind())
 	if err != nil {
 		return jobservice.JobRef{}, err
 	}
-	return reference(kind, request)
+	return jobRef(kind, request)
 }
 
-// jobMessage is a job of either kind, for an answer.
+// jobMessage converts a job of either kind to a message.
 func jobMessage(object client.Object) (*wire.Job, error) {
 	if jobview.Of(object).Kind == jobview.TrainJobs {
 		message := &wire.TrainJob{}
@@ -46,105 +46,105 @@ func jobMessage(object client.Object) (*wire.Job, error) {
 	return &wire.Job{Job: &wire.Job_Mpijob{Mpijob: message}}, objects.ToMessage(object, message)
 }
 
-// change changes the job that a request is about.
-func change(ctx context.Context, verb string, request ofKind, make func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
-	ref, err := referenceOf(request)
+// change applies a change to the job of a request.
+func change(ctx context.Context, request kindRequest, apply func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, verb, ref, false)
-	object, err := make(ref)
+	recordJob(ctx, ref, false)
+	object, err := apply(ref)
 	if err != nil {
 		return nil, err
 	}
 	return jobMessage(object)
 }
 
-// Suspend takes a job from its nodes.
-func (jobs *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
-	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, true) })
+// Suspend deletes the pods of a job and keeps the job.
+func (j *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, true) })
 	return &wire.SuspendResponse{Job: changed}, err
 }
 
-// Resume gives a job back to its nodes.
-func (jobs *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
-	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, false) })
+// Resume starts a suspended job.
+func (j *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, false) })
 	return &wire.ResumeResponse{Job: changed}, err
 }
 
-// Restart creates a job like one that has ended.
-func (jobs *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
-	created, err := change(ctx, "create", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Restart(ctx, ref) })
+// Restart creates a copy of a failed job and deletes the failed job.
+func (j *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
+	created, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Restart(ctx, ref) })
 	return &wire.RestartResponse{Job: created}, err
 }
 
-// ListEvents are what was noted of a job and its pods.
-func (jobs *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
-	ref, err := referenceOf(request)
+// ListEvents returns the events of a job and the warnings of its pods.
+func (j *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	events, err := jobs.service.Events(ctx, ref)
-	return answer(struct {
+	events, err := j.service.Events(ctx, ref)
+	return toMessage(struct {
 		Events []jobservice.Event `json:"events"`
 	}{events}, err, &wire.ListEventsResponse{})
 }
 
 const (
-	usualWindow   = time.Hour
-	longestWindow = 7 * 24 * time.Hour
+	defaultWindow = time.Hour
+	maxWindow     = 7 * 24 * time.Hour
 )
 
-// GetUsage is what a job's pods use and have used.
-func (jobs *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
-	ref, err := referenceOf(request)
+// GetUsage returns the resource usage of a job's pods.
+func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	window := usualWindow
-	if asked := request.GetWindow(); asked != nil {
-		window = asked.AsDuration()
-		if !asked.IsValid() || window <= 0 || window > longestWindow {
-			return nil, apierror.Invalid("window", "must be more than nothing and at most seven days")
+	window := defaultWindow
+	if requested := request.GetWindow(); requested != nil {
+		window = requested.AsDuration()
+		if !requested.IsValid() || window <= 0 || window > maxWindow {
+			return nil, apierror.Invalid("window", "must be greater than 0 and at most seven days")
 		}
 	}
-	report, err := jobs.service.Usage(ctx, ref, window)
-	return answer(report, err, &wire.GetUsageResponse{})
+	report, err := j.service.Usage(ctx, ref, window)
+	return toMessage(report, err, &wire.GetUsageResponse{})
 }
 
-// answer is what the service found, as a message.
-func answer[Message proto.Message](found any, err error, message Message) (Message, error) {
+// toMessage converts a result of the service to a message.
+func toMessage[Message proto.Message](value any, err error, message Message) (Message, error) {
 	if err != nil {
 		return message, err
 	}
-	return message, objects.ToMessage(found, message)
+	return message, objects.ToMessage(value, message)
 }
 
-// Diagnose finds what keeps a job from running.
-func (jobs *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
-	ref, err := referenceOf(request)
+// Diagnose finds why a job does not run, or why it failed.
+func (j *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	diagnosis, err := jobs.service.Diagnose(ctx, ref)
-	return answer(diagnosis, err, &wire.DiagnoseResponse{})
+	diagnosis, err := j.service.Diagnose(ctx, ref)
+	return toMessage(diagnosis, err, &wire.DiagnoseResponse{})
 }
 
-// Preflight finds what would keep a job from running.
-func (jobs *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+// Preflight checks whether a job can run.
+func (j *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
-	kind, object, err := submission(request.GetJob())
+	kind, object, err := submittedJob(request.GetJob())
 	if err != nil {
 		return nil, err
 	}
-	checked, err := jobs.service.Preflight(ctx, kind, request.GetNamespace(), object)
-	return answer(checked, err, &wire.PreflightResponse{})
+	checked, err := j.service.Preflight(ctx, kind, request.GetNamespace(), object)
+	return toMessage(checked, err, &wire.PreflightResponse{})
 }
 
-// submission is a job that somebody wants to submit; nil if there is none.
-func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
+// submittedJob returns the job of a preflight request; nil if there is none.
+func submittedJob(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 	kind, message := jobview.MPIJobs, proto.Message(submitted.GetMpijob())
 	switch {
 	case submitted == nil:
@@ -158,57 +158,57 @@ func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 	return kind, object, objects.FromMessage(message, object)
 }
 
-// GetQuota is what a namespace may use and uses.
-func (jobs *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+// GetQuota returns the quotas of a namespace and their usage.
+func (j *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
-	quota, err := jobs.service.Quota(ctx, request.GetNamespace())
-	return answer(quota, err, &wire.GetQuotaResponse{})
+	quota, err := j.service.Quota(ctx, request.GetNamespace())
+	return toMessage(quota, err, &wire.GetQuotaResponse{})
 }
 
-// ListRuntimes are what TrainJobs are made from.
-func (jobs *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
+// ListRuntimes returns the runtimes of the cluster and of a namespace.
+func (j *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
 		return nil, err
 	}
-	runtimes, err := jobs.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
-	return answer(struct {
+	runtimes, err := j.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
+	return toMessage(struct {
 		Items []jobservice.Runtime `json:"items"`
 	}{runtimes}, err, &wire.ListRuntimesResponse{})
 }
 
-// GetRuntime is one of them, as a whole.
-func (jobs *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}, named{field: "name", value: request.GetName()}); err != nil {
+// GetRuntime returns a runtime with its whole object.
+func (j *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}, nameField{field: "name", value: request.GetName()}); err != nil {
 		return nil, err
 	}
-	found, err := jobs.service.Runtime(ctx, request.GetNamespace(), request.GetName())
+	runtime, err := j.service.Runtime(ctx, request.GetNamespace(), request.GetName())
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := answer(found, nil, &wire.Runtime{})
+	message, err := toMessage(runtime, nil, &wire.Runtime{})
 	if err != nil {
 		return nil, err
 	}
-	runtime.Object, err = objects.ToStruct(found.Object)
-	return &wire.GetRuntimeResponse{Runtime: runtime}, err
+	message.Object, err = objects.ToStruct(runtime.Object)
+	return &wire.GetRuntimeResponse{Runtime: message}, err
 }
 
-// WatchJobs tells what becomes of the jobs of a namespace.
-func (jobs *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
+// WatchJobs streams the changes of the jobs of a namespace.
+func (j *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
 	kind, err := kindOf(request.GetKind())
 	if err != nil {
 		return err
 	}
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}, named{field: "name", value: request.GetName(), optional: true}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}, nameField{field: "name", value: request.GetName(), optional: true}); err != nil {
 		return err
 	}
-	events, err := jobs.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
+	events, err := j.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	for event, err := range events {
@@ -217,7 +217,7 @@ func (jobs *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerSt
 		}
 		message := &wire.JobEvent{EventType: string(event.Type), ResourceVersion: event.ResourceVersion}
 		if event.Row != nil {
-			if message.Row, err = answer(event.Row, nil, &wire.JobRow{}); err != nil {
+			if message.Row, err = toMessage(event.Row, nil, &wire.JobRow{}); err != nil {
 				return err
 			}
 		}

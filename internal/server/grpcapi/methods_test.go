@@ -42,10 +42,10 @@ func trainJobOf(message *wire.TrainJob) *wire.Job {
 	return &wire.Job{Job: &wire.Job_Trainjob{Trainjob: message}}
 }
 
-// unary is a call that is right.
+// unary is a valid call.
 type unary struct {
 	make func(ctx context.Context, server *clients) (proto.Message, error)
-	// wantAsked of the service, and wantRecorded for the audit.
+	// wantAsked is the expected call of the service, wantRecorded the audit record.
 	wantAsked    string
 	wantRecorded auth.Record
 	want         proto.Message
@@ -111,7 +111,7 @@ var unaries = map[string]unary{
 		},
 		wantAsked:    `delete MPIJob team/pi grace=-1 dryRun=true`,
 		wantRecorded: auth.Record{Kind: "MPIJob", Namespace: "team", Name: "pi"},
-		want:         &wire.DeleteMPIJobResponse{Message: "MPIJob pi can be deleted; nothing was done"},
+		want:         &wire.DeleteMPIJobResponse{Message: "MPIJob pi can be deleted; dry run, nothing was deleted"},
 	},
 	"GetMPIJobStatus": {
 		make: func(ctx context.Context, server *clients) (proto.Message, error) {
@@ -210,7 +210,7 @@ var unaries = map[string]unary{
 		},
 		wantAsked:    `delete TrainJob team/pi grace=-1 dryRun=true`,
 		wantRecorded: auth.Record{Kind: "TrainJob", Namespace: "team", Name: "pi"},
-		want:         &wire.DeleteTrainJobResponse{Message: "TrainJob pi can be deleted; nothing was done"},
+		want:         &wire.DeleteTrainJobResponse{Message: "TrainJob pi can be deleted; dry run, nothing was deleted"},
 	},
 	"GetTrainJobStatus": {
 		make: func(ctx context.Context, server *clients) (proto.Message, error) {
@@ -312,7 +312,7 @@ var unaries = map[string]unary{
 	},
 }
 
-// runtimeObject is a runtime as Kubernetes writes it.
+// runtimeObject is a runtime in Kubernetes' JSON form.
 var runtimeObject = &structpb.Struct{Fields: map[string]*structpb.Value{
 	"metadata": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"name": structpb.NewStringValue("r")}}),
 	"spec": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
@@ -345,7 +345,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestMethodsTellErrors(t *testing.T) {
+func TestMethodErrors(t *testing.T) {
 	for name, test := range unaries {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.make(t.Context(), serve(t, &scripted{err: apierror.New(404, "NotFound", "it is not there", "Look elsewhere")}))

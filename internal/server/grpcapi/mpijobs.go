@@ -13,25 +13,25 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// mpiJobs is training.MPIJobService.
+// mpiJobs implements training.MPIJobService.
 type mpiJobs struct {
 	wire.UnimplementedMPIJobServiceServer
-	*edge
+	*shared
 }
 
-// CreateMPIJob stores a job.
-func (jobs *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRequest) (*wire.CreateMPIJobResponse, error) {
+// CreateMPIJob creates a job.
+func (m *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRequest) (*wire.CreateMPIJobResponse, error) {
 	job := &wire.MPIJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.MPIJob{}
-	if err := jobs.create(ctx, jobview.MPIJobs, request, request.GetSpec() != nil, job, stored); err != nil {
+	if err := m.create(ctx, jobview.MPIJobs, request, request.GetSpec() != nil, job, stored); err != nil {
 		return nil, err
 	}
 	return &wire.CreateMPIJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Mpijob: stored}, nil
 }
 
-// GetMPIJob is a job.
-func (jobs *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest) (*wire.GetMPIJobResponse, error) {
-	object, err := jobs.get(ctx, jobview.MPIJobs, request)
+// GetMPIJob returns a job.
+func (m *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest) (*wire.GetMPIJobResponse, error) {
+	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +39,13 @@ func (jobs *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobReque
 	return response, objects.ToMessage(object, response.GetMpijob())
 }
 
-// ListMPIJobs is a page of jobs.
-func (jobs *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
-	query, err := queryOf(request)
+// ListMPIJobs returns a page of jobs.
+func (m *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
+	query, err := listQuery(request)
 	if err != nil {
 		return nil, err
 	}
-	page, err := jobs.service.List(ctx, jobview.MPIJobs, query)
+	page, err := m.service.List(ctx, jobview.MPIJobs, query)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func (jobs *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsR
 }
 
 // DeleteMPIJob deletes a job.
-func (jobs *mpiJobs) DeleteMPIJob(ctx context.Context, request *wire.DeleteMPIJobRequest) (*wire.DeleteMPIJobResponse, error) {
-	message, err := jobs.delete(ctx, jobview.MPIJobs, request, request.GracePeriodSeconds)
+func (m *mpiJobs) DeleteMPIJob(ctx context.Context, request *wire.DeleteMPIJobRequest) (*wire.DeleteMPIJobResponse, error) {
+	message, err := m.delete(ctx, jobview.MPIJobs, request, request.GracePeriodSeconds)
 	return &wire.DeleteMPIJobResponse{Message: message}, err
 }
 
-// GetMPIJobStatus is what has come of a job.
-func (jobs *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobStatusRequest) (*wire.GetMPIJobStatusResponse, error) {
-	object, err := jobs.get(ctx, jobview.MPIJobs, request)
+// GetMPIJobStatus returns the status of a job.
+func (m *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobStatusRequest) (*wire.GetMPIJobStatusResponse, error) {
+	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,10 @@ func (jobs *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJo
 	return response, objects.ToMessage(&object.(*v2beta1.MPIJob).Status, response.GetStatus())
 }
 
-// WatchMPIJobStatus tells the status of a job whenever it changes.
-func (jobs *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stream grpc.ServerStreamingServer[wire.MPIJobStatusEvent]) error {
-	return jobs.watchStatus(stream, jobview.MPIJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
-		message := &wire.MPIJobStatusEvent{EventType: string(event.Type), Status: &wire.MPIJobStatus{}, Timestamp: timestamppb.New(jobs.now()), ResourceVersion: resourceVersion}
+// WatchMPIJobStatus streams the status of a job when it changes.
+func (m *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stream grpc.ServerStreamingServer[wire.MPIJobStatusEvent]) error {
+	return m.watchStatus(stream, jobview.MPIJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
+		message := &wire.MPIJobStatusEvent{EventType: string(event.Type), Status: &wire.MPIJobStatus{}, Timestamp: timestamppb.New(m.now()), ResourceVersion: resourceVersion}
 		if err := objects.ToMessage(&event.Object.(*v2beta1.MPIJob).Status, message.GetStatus()); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (jobs *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, s
 	})
 }
 
-// GetMPIJobLogs are the lines that a job's pods print.
-func (jobs *mpiJobs) GetMPIJobLogs(request *wire.GetMPIJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
-	return jobs.logs(stream, jobview.MPIJobs, request, request.PodIndex, request.TailLines)
+// GetMPIJobLogs streams the log lines of a job's pods.
+func (m *mpiJobs) GetMPIJobLogs(request *wire.GetMPIJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
+	return m.logs(stream, jobview.MPIJobs, request, request.PodIndex, request.TailLines)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// sent is the answer to a request of any method, of which only the error is wanted.
+// sent calls any method and returns only the error.
 func sent(ctx context.Context, server *clients, method protoreflect.MethodDescriptor, request any, options ...grpc.CallOption) error {
 	path := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
 	stream, err := server.connection.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path, options...)
@@ -40,7 +40,7 @@ func sent(ctx context.Context, server *clients, method protoreflect.MethodDescri
 	return stream.RecvMsg(&structpb.Struct{})
 }
 
-// everyMethod of the services of jobs.
+// everyMethod returns all methods of the job services.
 func everyMethod() (found []protoreflect.MethodDescriptor) {
 	for _, file := range []protoreflect.FileDescriptor{wire.File_training_mpijob_proto, wire.File_training_trainjob_proto, wire.File_training_jobs_proto} {
 		for i := range file.Services().Len() {
@@ -77,7 +77,7 @@ func TestRequestsWithNothingAreRefused(t *testing.T) {
 	}
 }
 
-// bytesCodec sends bytes as they are.
+// bytesCodec sends raw bytes.
 type bytesCodec struct{}
 
 func (bytesCodec) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
@@ -86,7 +86,7 @@ func (bytesCodec) Name() string                        { return "proto" }
 
 var _ encoding.Codec = bytesCodec{}
 
-func TestMessagesThatCannotBeReadAreRefused(t *testing.T) {
+func TestUndecodableMessages(t *testing.T) {
 	script := &scripted{}
 	server := serve(t, script)
 	for name, message := range map[string][]byte{
@@ -95,10 +95,10 @@ func TestMessagesThatCannotBeReadAreRefused(t *testing.T) {
 		"a length that is too long":   {0x0a, 0x7f, 'a'},
 	} {
 		for _, method := range everyMethod() {
-			// The first field of a preflight, too, is a text.
+			// The first field of a preflight request is a text as well.
 			t.Run(name+" for "+string(method.Name()), func(t *testing.T) {
 				err := sent(t.Context(), server, method, message, grpc.ForceCodec(bytesCodec{}))
-				if told := status.Convert(err); told.Code() != codes.InvalidArgument || !strings.HasPrefix(told.Message(), "The message cannot be read: ") {
+				if told := status.Convert(err); told.Code() != codes.InvalidArgument || !strings.HasPrefix(told.Message(), "The message cannot be decoded: ") {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 	for name, test := range map[string]refusal{
 		"a job without a namespace": {create(&wire.CreateMPIJobRequest{Spec: &wire.MPIJobSpec{}}), "namespace is required"},
 		"a job without a spec":      {create(&wire.CreateMPIJobRequest{Namespace: "team"}), "spec is required"},
-		"a name that is a path":     {create(&wire.CreateMPIJobRequest{Namespace: "team", Name: "../x", Spec: &wire.MPIJobSpec{}}), `name: "../x" is no name: a lowercase RFC 1123 subdomain`},
+		"a name that is a path":     {create(&wire.CreateMPIJobRequest{Namespace: "team", Name: "../x", Spec: &wire.MPIJobSpec{}}), `name: "../x" is not a valid name: a lowercase RFC 1123 subdomain`},
 		"a field that is not known": {create(&wire.CreateMPIJobRequest{Namespace: "team", Spec: &wire.MPIJobSpec{OtherFields: &structpb.Struct{Fields: map[string]*structpb.Value{"slots": structpb.NewNumberValue(1)}}}}), `unknown field "spec.slots"`},
 		"a quantity of 99,999 digits": {create(&wire.CreateMPIJobRequest{Namespace: "team", Spec: &wire.MPIJobSpec{RunPolicy: &wire.RunPolicy{SchedulingPolicy: &wire.SchedulingPolicy{MinResources: map[string]string{"cpu": "1E99999"}}}}}),
 			"spec.runPolicy.schedulingPolicy.minResources.cpu: 1E99999 is too large or too small for a quantity"},
@@ -159,22 +159,22 @@ func TestRefusals(t *testing.T) {
 		}, "spec.storage.size: 1E99999 is too large or too small for a quantity"},
 		"no name":                     {get("team", ""), "name is required"},
 		"no namespace":                {get("", "pi"), "namespace is required"},
-		"a namespace that is a path":  {get("team/../other", "pi"), `namespace: "team/../other" is no name`},
-		"a job that is a path":        {get("team", "pi/status"), `name: "pi/status" is no name`},
+		"a namespace that is a path":  {get("team/../other", "pi"), `namespace: "team/../other" is not a valid name`},
+		"a job that is a path":        {get("team", "pi/status"), `name: "pi/status" is not a valid name`},
 		"a list of nothing":           {list(&wire.ListMPIJobsRequest{}), "namespace is required"},
 		"a list of one and of all":    {list(&wire.ListMPIJobsRequest{Namespace: "team", AllNamespaces: true}), "namespace and all_namespaces cannot both be set"},
 		"a selector that is none":     {list(&wire.ListMPIJobsRequest{Namespace: "team", LabelSelector: "a=b=c"}), "label_selector: "},
 		"a limit below nothing":       {list(&wire.ListMPIJobsRequest{Namespace: "team", Limit: -1}), "limit: must be from 1 to 1000"},
-		"a state that there is not":   {list(&wire.ListMPIJobsRequest{Namespace: "team", Status: "Runing"}), `status: "Runing" is none of Submitted, Queued, Suspended, Pending, Restarting, Running, Succeeded, Failed, Deleting`},
+		"a state that there is not":   {list(&wire.ListMPIJobsRequest{Namespace: "team", Status: "Runing"}), `status: "Runing" is not one of Submitted, Queued, Suspended, Pending, Restarting, Running, Succeeded, Failed, Deleting`},
 		"logs of other pods":          {logs(&wire.GetMPIJobLogsRequest{PodType: "initializer"}), "pod_type must be 'launcher' or 'worker'"},
-		"logs of a launcher's number": {logs(&wire.GetMPIJobLogsRequest{PodType: "launcher", PodIndex: new(int32(0))}), "pod_index is the number of a worker; the launcher has none"},
+		"logs of a launcher's number": {logs(&wire.GetMPIJobLogsRequest{PodType: "launcher", PodIndex: new(int32(0))}), "pod_index cannot be combined with the launcher: only workers have an index"},
 		"logs of a worker before all": {logs(&wire.GetMPIJobLogsRequest{PodIndex: new(int32(-1))}), "pod_index must not be negative"},
-		"less than no lines":          {logs(&wire.GetMPIJobLogsRequest{TailLines: new(int64(-2))}), "tail_lines must not be less than -1, which is all lines"},
-		"to follow what has ended":    {logs(&wire.GetMPIJobLogsRequest{Follow: true, Previous: true}), "what ran before has ended, and cannot be followed"},
-		"logs since no time":          {logs(&wire.GetMPIJobLogsRequest{SinceTime: &timestamppb.Timestamp{Seconds: math.MaxInt64}}), "since_time: it is no time"},
-		"usage of nothing":            {usage(durationpb.New(0)), "window: must be more than nothing and at most seven days"},
-		"usage of a year":             {usage(durationpb.New(365 * 24 * time.Hour)), "window: must be more than nothing and at most seven days"},
-		"usage of no time":            {usage(&durationpb.Duration{Seconds: 1, Nanos: -1}), "window: must be more than nothing and at most seven days"},
+		"less than no lines":          {logs(&wire.GetMPIJobLogsRequest{TailLines: new(int64(-2))}), "tail_lines must be -1 (all lines) or greater"},
+		"to follow what has ended":    {logs(&wire.GetMPIJobLogsRequest{Follow: true, Previous: true}), "cannot be combined with follow: previous containers have finished"},
+		"logs since no time":          {logs(&wire.GetMPIJobLogsRequest{SinceTime: &timestamppb.Timestamp{Seconds: math.MaxInt64}}), "since_time: is not a valid time"},
+		"usage of nothing":            {usage(durationpb.New(0)), "window: must be greater than 0 and at most seven days"},
+		"usage of a year":             {usage(durationpb.New(365 * 24 * time.Hour)), "window: must be greater than 0 and at most seven days"},
+		"usage of no time":            {usage(&durationpb.Duration{Seconds: 1, Nanos: -1}), "window: must be greater than 0 and at most seven days"},
 		"to delete before now": {func(ctx context.Context, server *clients) error {
 			_, err := server.mpi.DeleteMPIJob(ctx, &wire.DeleteMPIJobRequest{Namespace: "team", Name: "pi", GracePeriodSeconds: new(int64(-1))})
 			return err
@@ -231,8 +231,7 @@ func TestCreatedJobIsTheRequests(t *testing.T) {
 	}
 }
 
-// FuzzCreateMPIJob: whatever is sent becomes a job, or is refused as the client's
-// fault.
+// FuzzCreateMPIJob: any request becomes a job, or is an error of the client.
 func FuzzCreateMPIJob(f *testing.F) {
 	for _, request := range []*wire.CreateMPIJobRequest{
 		{}, {Namespace: "team", Spec: &wire.MPIJobSpec{}}, {Namespace: "team", Name: "pi", Spec: &wire.MPIJobSpec{RunPolicy: &wire.RunPolicy{Suspend: new(true)}}},
@@ -243,7 +242,7 @@ func FuzzCreateMPIJob(f *testing.F) {
 		}
 		f.Add(encoded)
 	}
-	jobs := &mpiJobs{edge: &edge{service: &scripted{}, now: time.Now}}
+	jobs := &mpiJobs{shared: &shared{service: &scripted{}, now: time.Now}}
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		request := &wire.CreateMPIJobRequest{}
 		if proto.Unmarshal(encoded, request) != nil {

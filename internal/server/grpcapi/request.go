@@ -15,19 +15,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// invalid is a fault of the client's whose message is already whole.
+// invalid is an error of the client with a complete message.
 func invalid(field, message string) error {
 	return &apierror.Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: message, Details: []apierror.Detail{{Field: field, Reason: message}}}
 }
 
-// named is a field of a request that names something.
-type named struct {
+// nameField is a field of a request that holds a name.
+type nameField struct {
 	field, value string
 	optional     bool
 }
 
-// checkNames refuses what is no name of anything, before it becomes part of a path.
-func checkNames(names ...named) error {
+// checkNames refuses invalid names before they become part of a URL.
+func checkNames(names ...nameField) error {
 	for _, name := range names {
 		if name.value == "" && name.optional {
 			continue
@@ -36,25 +36,25 @@ func checkNames(names ...named) error {
 			return invalid(name.field, name.field+" is required")
 		}
 		if faults := validation.IsDNS1123Subdomain(name.value); len(faults) > 0 {
-			return apierror.Invalid(name.field, "%q is no name: %s", name.value, faults[0])
+			return apierror.Invalid(name.field, "%q is not a valid name: %s", name.value, faults[0])
 		}
 	}
 	return nil
 }
 
-// ofJob is a request about one job.
-type ofJob interface {
+// jobRequest is a request about one job.
+type jobRequest interface {
 	GetNamespace() string
 	GetName() string
 }
 
-// reference is the job that a request is about.
-func reference(kind *jobview.Kind, request ofJob) (jobservice.JobRef, error) {
+// jobRef returns the job of a request.
+func jobRef(kind *jobview.Kind, request jobRequest) (jobservice.JobRef, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	return ref, checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name})
+	return ref, checkNames(nameField{field: "namespace", value: ref.Namespace}, nameField{field: "name", value: ref.Name})
 }
 
-// kindOf is a kind by its name.
+// kindOf returns a kind by its name.
 func kindOf(name string) (*jobview.Kind, error) {
 	var names []string
 	for _, kind := range jobview.Kinds {
@@ -69,8 +69,8 @@ func kindOf(name string) (*jobview.Kind, error) {
 	return nil, invalid("kind", "kind must be "+strings.Join(names, " or "))
 }
 
-// ofList is a request for a list of jobs.
-type ofList interface {
+// listRequest is a request for a list of jobs.
+type listRequest interface {
 	GetNamespace() string
 	GetAllNamespaces() bool
 	GetLabelSelector() string
@@ -81,11 +81,11 @@ type ofList interface {
 	GetContinueToken() string
 }
 
-// pageBytes is how large a page may become: clients of gRPC accept messages of 4 MiB,
-// unless they are told otherwise.
+// pageBytes is the maximum size of a page: gRPC clients accept messages of up to 4 MiB by
+// default.
 const pageBytes = 3 << 20
 
-func queryOf(request ofList) (jobwatch.Query, error) {
+func listQuery(request listRequest) (jobwatch.Query, error) {
 	query := jobwatch.Query{
 		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
 		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(), Whole: true, Bytes: pageBytes,
@@ -93,15 +93,15 @@ func queryOf(request ofList) (jobwatch.Query, error) {
 	if request.GetAllNamespaces() && query.Namespace != "" {
 		return query, invalid("all_namespaces", "namespace and all_namespaces cannot both be set")
 	}
-	if err := checkNames(named{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
 		return query, err
 	}
 	if query.Limit < 0 {
 		return query, apierror.Invalid("limit", "must be from 1 to %d", jobwatch.MaxLimit)
 	}
-	// A state that is misspelt must not be taken for one that no job is in.
+	// A misspelt status must not return an empty list.
 	if query.Status != "" && !slices.Contains(jobview.States, query.Status) {
-		return query, apierror.Invalid("status", "%q is none of %s", query.Status, strings.Join(jobview.States, ", "))
+		return query, apierror.Invalid("status", "%q is not one of %s", query.Status, strings.Join(jobview.States, ", "))
 	}
 	selector, err := labels.Parse(request.GetLabelSelector())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// grpcCodes are gRPC's codes of those of HTTP.
+// grpcCodes maps HTTP status codes to gRPC codes.
 var grpcCodes = map[int]codes.Code{
 	http.StatusBadRequest:            codes.InvalidArgument,
 	http.StatusUnauthorized:          codes.Unauthenticated,
@@ -36,76 +36,75 @@ var grpcCodes = map[int]codes.Code{
 	http.StatusGatewayTimeout:        codes.DeadlineExceeded,
 }
 
-// clientClosed is what problem says of a client that went away.
+// clientClosed is the code that apierror uses for a client that disconnected.
 const clientClosed = 499
 
-// What goes into trailers, which clients of gRPC take no more than 8 KiB of if they
-// are not told otherwise.
+// Limits for the trailers: gRPC clients accept at most 8 KiB by default.
 const (
-	mostMessage = 1500
-	mostReason  = 150
-	mostFields  = 10
+	maxMessage = 1500
+	maxReason  = 150
+	maxFields  = 10
 )
 
-// Status is an error as clients of gRPC see it: a code, a message, and as details the
-// reason in one word, the fields that are wrong and what to do.
+// Status converts an error to a gRPC status: code, message, and as details the reason, the
+// invalid fields and the suggestions.
 func Status(err error) error {
 	if _, is := status.FromError(err); is {
 		return err
 	}
-	told := apierror.From(err)
-	made := status.New(codeOf(told), shortened(told.Message, mostMessage))
-	detailed, failed := made.WithDetails(detailsOf(told)...)
-	if failed != nil {
-		return made.Err()
+	apiErr := apierror.From(err)
+	st := status.New(codeOf(apiErr), truncate(apiErr.Message, maxMessage))
+	detailed, detailsErr := st.WithDetails(detailsOf(apiErr)...)
+	if detailsErr != nil {
+		return st.Err()
 	}
 	return detailed.Err()
 }
 
-func codeOf(told *apierror.Error) codes.Code {
-	code, known := grpcCodes[told.Code]
+func codeOf(apiErr *apierror.Error) codes.Code {
+	code, known := grpcCodes[apiErr.Code]
 	switch {
-	case told.Code == http.StatusConflict && told.Reason == "AlreadyExists":
+	case apiErr.Code == http.StatusConflict && apiErr.Reason == "AlreadyExists":
 		return codes.AlreadyExists
-	// The request is well, but the job is not as it must be for it.
-	case told.Code == http.StatusConflict && told.Reason != "Conflict", told.Code == http.StatusBadRequest && told.Reason != "BadRequest":
+	// The request is valid, but the job is not in the required state.
+	case apiErr.Code == http.StatusConflict && apiErr.Reason != "Conflict", apiErr.Code == http.StatusBadRequest && apiErr.Reason != "BadRequest":
 		return codes.FailedPrecondition
 	case known:
 		return code
-	case told.Code >= http.StatusBadRequest && told.Code < http.StatusInternalServerError:
+	case apiErr.Code >= http.StatusBadRequest && apiErr.Code < http.StatusInternalServerError:
 		return codes.FailedPrecondition
 	default:
 		return codes.Internal
 	}
 }
 
-func detailsOf(told *apierror.Error) []protoadapt.MessageV1 {
-	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: told.Reason, Domain: training.Group}}
-	if len(told.Details) > 0 {
+func detailsOf(apiErr *apierror.Error) []protoadapt.MessageV1 {
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: apiErr.Reason, Domain: training.Group}}
+	if len(apiErr.Details) > 0 {
 		fields := &errdetails.BadRequest{}
-		for _, detail := range told.Details[:min(len(told.Details), mostFields)] {
+		for _, detail := range apiErr.Details[:min(len(apiErr.Details), maxFields)] {
 			fields.FieldViolations = append(fields.FieldViolations, &errdetails.BadRequest_FieldViolation{
-				Field: shortened(detail.Field, mostReason), Description: shortened(detail.Reason, mostReason),
+				Field: truncate(detail.Field, maxReason), Description: truncate(detail.Reason, maxReason),
 			})
 		}
 		details = append(details, fields)
 	}
-	if len(told.Suggestions) > 0 {
+	if len(apiErr.Suggestions) > 0 {
 		help := &errdetails.Help{}
-		for _, suggestion := range told.Suggestions[:min(len(told.Suggestions), mostFields)] {
-			help.Links = append(help.Links, &errdetails.Help_Link{Description: shortened(suggestion, mostReason)})
+		for _, suggestion := range apiErr.Suggestions[:min(len(apiErr.Suggestions), maxFields)] {
+			help.Links = append(help.Links, &errdetails.Help_Link{Description: truncate(suggestion, maxReason)})
 		}
 		details = append(details, help)
 	}
 	return details
 }
 
-// shortened is a text of at most so many bytes, in UTF-8 that holds.
-func shortened(text string, most int) string {
+// truncate cuts a text to a number of bytes, and keeps it valid UTF-8.
+func truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	if len(text) <= most {
+	if len(text) <= limit {
 		return text
 	}
 	const more = "…"
-	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+	return strings.ToValidUTF8(text[:limit-len(more)], "") + more
 }

@@ -61,7 +61,7 @@ func TestStatusCode(t *testing.T) {
 	}
 }
 
-func TestStatusTellsAll(t *testing.T) {
+func TestStatusDetails(t *testing.T) {
 	err := Status(&apierror.Error{
 		Code: 422, Reason: "Invalid", Message: "no such job", Suggestions: []string{"Try this", "Or that"},
 		Details: []apierror.Detail{{Field: "spec.a", Reason: "is wrong"}, {Field: "spec.b", Reason: "too"}},
@@ -80,14 +80,14 @@ func TestStatusTellsAll(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyForesawIsNotTold(t *testing.T) {
+func TestUnexpectedErrorsAreHidden(t *testing.T) {
 	if got := status.Convert(Status(errors.New("password=secret"))); strings.Contains(got.String(), "secret") {
 		t.Errorf("got %s", got)
 	}
 }
 
-// Clients of gRPC take 8 KiB of trailers; in them details are written in base 64, and
-// a letter of the message that is not ASCII takes three for one.
+// gRPC clients accept 8 KiB of trailers; details are base64 there, and a non-ASCII
+// character of the message takes three times its size.
 func TestStatusFitsIntoTrailers(t *testing.T) {
 	huge := &apierror.Error{Code: 422, Reason: "Invalid", Message: strings.Repeat("message ", 1000)}
 	for range 1000 {

@@ -19,30 +19,30 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// begin tells a client that its stream stands, which may be long before there is
-// anything to tell.
-func begin(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
+// sendHeader tells a client that its stream has started, which may be long before the
+// first message.
+func sendHeader(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
 
-// ofWatch is a request to watch a job.
-type ofWatch interface {
-	ofJob
+// watchRequest is a request to watch a job.
+type watchRequest interface {
+	jobRequest
 	GetResourceVersion() string
 }
 
-// watchStatus tells what becomes of one job, until it is deleted.
+// watchStatus streams the changes of one job, until it is deleted.
 //
-// The job as it is comes with no version to resume with: that has only the event
-// after it, which says that this was all. So the job waits for it.
-func (edge *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request ofWatch, send func(event *jobwatch.Event, resourceVersion string) error) error {
-	ref, err := reference(kind, request)
+// The first event, with the job as it is now, has no version to resume from: only the
+// SYNCED event after it has one. So the first event is sent when SYNCED arrives.
+func (s *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request watchRequest, send func(event *jobwatch.Event, resourceVersion string) error) error {
+	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
 	}
-	events, err := edge.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
+	events, err := s.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	var first *jobwatch.Event
@@ -65,9 +65,9 @@ func (edge *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, requ
 	return stream.Context().Err()
 }
 
-// ofLogs is a request for logs.
-type ofLogs interface {
-	ofJob
+// logsRequest is a request for logs.
+type logsRequest interface {
+	jobRequest
 	GetPodType() string
 	GetFollow() bool
 	GetPrevious() bool
@@ -76,17 +76,17 @@ type ofLogs interface {
 }
 
 const (
-	// usualTail is how many lines of each container a stream begins with; allLines is
-	// how clients ask for all of them.
-	usualTail = 100
-	allLines  = -1
-	// onceTimeout is what reading logs once may take.
-	onceTimeout = 5 * time.Minute
+	// defaultTail is the number of lines from the end of each container's log; allLines
+	// requests all of them.
+	defaultTail = 100
+	allLines    = -1
+	// readTimeout is the timeout of reading logs without following them.
+	readTimeout = 5 * time.Minute
 )
 
-// logs sends the lines of a job's pods.
-func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request ofLogs, podIndex *int32, tailLines *int64) error {
-	ref, err := reference(kind, request)
+// logs streams the log lines of a job's pods.
+func (s *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request logsRequest, podIndex *int32, tailLines *int64) error {
+	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
 	}
@@ -97,14 +97,14 @@ func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind 
 	ctx := stream.Context()
 	if !options.Follow {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, onceTimeout)
+		ctx, stop = context.WithTimeout(ctx, readTimeout)
 		defer stop()
 	}
-	lines, err := edge.service.Logs(ctx, ref, options)
+	lines, err := s.service.Logs(ctx, ref, options)
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	for line, err := range lines {
@@ -118,22 +118,22 @@ func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind 
 	return ctx.Err()
 }
 
-func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.LogOptions, error) {
+func logOptions(request logsRequest, podIndex *int32, tailLines *int64) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Role: request.GetPodType(), Worker: podIndex, Container: request.GetContainer(),
-		Follow: request.GetFollow(), Previous: request.GetPrevious(), Tail: new(int64(usualTail)),
+		Follow: request.GetFollow(), Previous: request.GetPrevious(), Tail: new(int64(defaultTail)),
 	}
 	switch {
 	case options.Role != "" && options.Role != training.RoleLauncher && options.Role != training.RoleWorker:
 		return options, invalid("pod_type", "pod_type must be 'launcher' or 'worker'")
 	case podIndex != nil && options.Role == training.RoleLauncher:
-		return options, invalid("pod_index", "pod_index is the number of a worker; the launcher has none")
+		return options, invalid("pod_index", "pod_index cannot be combined with the launcher: only workers have an index")
 	case podIndex != nil && *podIndex < 0:
 		return options, invalid("pod_index", "pod_index must not be negative")
 	case tailLines != nil && *tailLines < allLines:
-		return options, invalid("tail_lines", "tail_lines must not be less than -1, which is all lines")
+		return options, invalid("tail_lines", "tail_lines must be -1 (all lines) or greater")
 	case options.Follow && options.Previous:
-		return options, invalid("previous", "what ran before has ended, and cannot be followed")
+		return options, invalid("previous", "cannot be combined with follow: previous containers have finished")
 	}
 	if podIndex != nil {
 		options.Role = training.RoleWorker
@@ -146,7 +146,7 @@ func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.L
 	}
 	if since := request.GetSinceTime(); since != nil {
 		if !since.IsValid() {
-			return options, apierror.Invalid("since_time", "it is no time: seconds %d, nanos %d", since.GetSeconds(), since.GetNanos())
+			return options, apierror.Invalid("since_time", "is not a valid time: seconds %d, nanos %d", since.GetSeconds(), since.GetNanos())
 		}
 		options.Since = since.AsTime()
 	}
@@ -156,7 +156,7 @@ func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.L
 func logMessage(line joblog.Line) *wire.LogMessage {
 	message := &wire.LogMessage{
 		PodName: line.Pod, ContainerName: line.Container, Timestamp: timestamppb.New(line.Time), PodType: line.Role, Continues: line.Continues,
-		// Programs print what they like; messages are of UTF-8.
+		// Programs may print invalid UTF-8, which messages cannot hold.
 		Message: strings.ToValidUTF8(line.Text, string(utf8.RuneError)),
 	}
 	if line.Role == training.RoleWorker {

@@ -96,7 +96,7 @@ func TestWatchJobs(t *testing.T) {
 	got, err := received(serve(t, script).jobs.WatchJobs(t.Context(), &wire.WatchJobsRequest{Kind: "MPIJob", Namespace: "team", ResourceVersion: "3"}))
 	row := &wire.JobRow{
 		Kind: "MPIJob", Namespace: "team", Name: "pi", Uid: "1-2-3", Framework: "MPI", Status: "Running", Phase: "Running",
-		Message: "The operator has not looked at the job yet", CreationTime: timestamppb.New(created),
+		Message: "Waiting for the operator to process the job", CreationTime: timestamppb.New(created),
 	}
 	want := []*wire.JobEvent{
 		{EventType: "ADDED", Row: row}, {EventType: "SYNCED", ResourceVersion: "5"}, {EventType: "DELETED", Row: row, ResourceVersion: "6"}, {EventType: "ADDED", Row: row, ResourceVersion: "7"},
@@ -132,7 +132,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestLogsThatAreAskedFor(t *testing.T) {
+func TestLogSelection(t *testing.T) {
 	for name, test := range map[string]struct {
 		request *wire.GetMPIJobLogsRequest
 		want    string
@@ -155,7 +155,7 @@ func TestLogsThatAreAskedFor(t *testing.T) {
 	}
 }
 
-// streams are all methods that stream, as far as their end goes.
+// streams are all streaming methods; only their errors are returned.
 var streams = map[string]func(context.Context, *clients) error{
 	"WatchMPIJobStatus": func(ctx context.Context, server *clients) error {
 		_, err := received(server.mpi.WatchMPIJobStatus(ctx, &wire.WatchMPIJobStatusRequest{Namespace: "team", Name: "pi"}))
@@ -179,7 +179,7 @@ var streams = map[string]func(context.Context, *clients) error{
 	},
 }
 
-func TestStreamsThatAreNotAllowed(t *testing.T) {
+func TestForbiddenStreams(t *testing.T) {
 	for name, ask := range streams {
 		t.Run(name, func(t *testing.T) {
 			if err := ask(t.Context(), serve(t, &scripted{err: apierror.New(403, "Forbidden", "no")})); status.Code(err) != codes.PermissionDenied {
@@ -189,7 +189,7 @@ func TestStreamsThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-func TestStreamsThatBreak(t *testing.T) {
+func TestFailingStreams(t *testing.T) {
 	for name, ask := range streams {
 		t.Run(name, func(t *testing.T) {
 			if err := ask(t.Context(), serve(t, &scripted{endOfStream: apierror.New(503, "ServerStopping", "it ends")})); status.Code(err) != codes.Unavailable {
@@ -199,9 +199,9 @@ func TestStreamsThatBreak(t *testing.T) {
 	}
 }
 
-// A client learns that its stream stands before there is anything to tell; and the
-// stream ends with the call, not before.
-func TestStreamStandsAtOnce(t *testing.T) {
+// A client knows that its stream has started before the first message, and the stream ends
+// with the call.
+func TestStreamHeaderIsSentFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream, err := serve(t, &scripted{}).jobs.WatchJobs(ctx, &wire.WatchJobsRequest{Kind: "MPIJob", Namespace: "team"})

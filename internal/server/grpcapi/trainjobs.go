@@ -13,25 +13,25 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// trainJobs is training.TrainJobService.
+// trainJobs implements training.TrainJobService.
 type trainJobs struct {
 	wire.UnimplementedTrainJobServiceServer
-	*edge
+	*shared
 }
 
-// CreateTrainJob stores a job.
-func (jobs *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrainJobRequest) (*wire.CreateTrainJobResponse, error) {
+// CreateTrainJob creates a job.
+func (t *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrainJobRequest) (*wire.CreateTrainJobResponse, error) {
 	job := &wire.TrainJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.TrainJob{}
-	if err := jobs.create(ctx, jobview.TrainJobs, request, request.GetSpec() != nil, job, stored); err != nil {
+	if err := t.create(ctx, jobview.TrainJobs, request, request.GetSpec() != nil, job, stored); err != nil {
 		return nil, err
 	}
 	return &wire.CreateTrainJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Trainjob: stored}, nil
 }
 
-// GetTrainJob is a job.
-func (jobs *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRequest) (*wire.GetTrainJobResponse, error) {
-	object, err := jobs.get(ctx, jobview.TrainJobs, request)
+// GetTrainJob returns a job.
+func (t *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRequest) (*wire.GetTrainJobResponse, error) {
+	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +39,14 @@ func (jobs *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJo
 	return response, objects.ToMessage(object, response.GetTrainjob())
 }
 
-// ListTrainJobs is a page of jobs.
-func (jobs *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
-	query, err := queryOf(request)
+// ListTrainJobs returns a page of jobs.
+func (t *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
+	query, err := listQuery(request)
 	if err != nil {
 		return nil, err
 	}
 	query.Runtime = request.GetRuntime()
-	page, err := jobs.service.List(ctx, jobview.TrainJobs, query)
+	page, err := t.service.List(ctx, jobview.TrainJobs, query)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +55,14 @@ func (jobs *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrai
 }
 
 // DeleteTrainJob deletes a job.
-func (jobs *trainJobs) DeleteTrainJob(ctx context.Context, request *wire.DeleteTrainJobRequest) (*wire.DeleteTrainJobResponse, error) {
-	message, err := jobs.delete(ctx, jobview.TrainJobs, request, request.GracePeriodSeconds)
+func (t *trainJobs) DeleteTrainJob(ctx context.Context, request *wire.DeleteTrainJobRequest) (*wire.DeleteTrainJobResponse, error) {
+	message, err := t.delete(ctx, jobview.TrainJobs, request, request.GracePeriodSeconds)
 	return &wire.DeleteTrainJobResponse{Message: message}, err
 }
 
-// GetTrainJobStatus is what has come of a job.
-func (jobs *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrainJobStatusRequest) (*wire.GetTrainJobStatusResponse, error) {
-	object, err := jobs.get(ctx, jobview.TrainJobs, request)
+// GetTrainJobStatus returns the status of a job.
+func (t *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrainJobStatusRequest) (*wire.GetTrainJobStatusResponse, error) {
+	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +70,10 @@ func (jobs *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetT
 	return response, objects.ToMessage(&object.(*v2alpha1.TrainJob).Status, response.GetStatus())
 }
 
-// WatchTrainJobStatus tells the status of a job whenever it changes.
-func (jobs *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest, stream grpc.ServerStreamingServer[wire.TrainJobStatusEvent]) error {
-	return jobs.watchStatus(stream, jobview.TrainJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
-		message := &wire.TrainJobStatusEvent{EventType: string(event.Type), Status: &wire.TrainJobStatus{}, Timestamp: timestamppb.New(jobs.now()), ResourceVersion: resourceVersion}
+// WatchTrainJobStatus streams the status of a job when it changes.
+func (t *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest, stream grpc.ServerStreamingServer[wire.TrainJobStatusEvent]) error {
+	return t.watchStatus(stream, jobview.TrainJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
+		message := &wire.TrainJobStatusEvent{EventType: string(event.Type), Status: &wire.TrainJobStatus{}, Timestamp: timestamppb.New(t.now()), ResourceVersion: resourceVersion}
 		if err := objects.ToMessage(&event.Object.(*v2alpha1.TrainJob).Status, message.GetStatus()); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (jobs *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequ
 	})
 }
 
-// GetTrainJobLogs are the lines that a job's pods print.
-func (jobs *trainJobs) GetTrainJobLogs(request *wire.GetTrainJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
-	return jobs.logs(stream, jobview.TrainJobs, request, request.PodIndex, request.TailLines)
+// GetTrainJobLogs streams the log lines of a job's pods.
+func (t *trainJobs) GetTrainJobLogs(request *wire.GetTrainJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
+	return t.logs(stream, jobview.TrainJobs, request, request.PodIndex, request.TailLines)
 }

@@ -6,197 +6,176 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// call is what is known of a call while it is made.
+// call is a request in progress, over REST or gRPC.
 type call struct {
-	id     string
-	begun  time.Time
-	source string
-	// open is for everybody; stream lasts until one side ends it.
-	open, stream bool
-	record       *auth.Record
-	caller       *auth.Caller
-	// route is what calls are counted by. It is known once the call was answered.
+	id      string
+	started time.Time
+	source  string
+	// public calls need no authentication; a stream lasts until one side ends it.
+	public, stream bool
+	record         *auth.Record
+	caller         *auth.Caller
+	// route is the label in metrics. It is known after the handler has run.
 	route func() string
-	// leave is what must be done when the call has ended.
-	leave func()
-	// answer is that of a call over gRPC; refused is why it was not let in.
-	answer  *rpcAnswer
-	refused error
-	// taken: somebody notes how the call ends.
-	taken atomic.Bool
+	// release frees what the call holds. It is called when the call has finished.
+	release func()
+	// response is set for gRPC calls; refusal is the error of a gRPC call that was
+	// refused.
+	response *grpcResponse
+	refusal  error
+	// recorded is true once a goroutine has taken over recording the result of the call.
+	recorded atomic.Bool
 }
 
-// take says whether it is on whoever asks to note how the call ends. It is on one
-// alone: the handlers of gRPC may outlive the request that brought the call.
-func (call *call) take() bool { return call.taken.CompareAndSwap(false, true) }
+// startRecording returns true to exactly one caller, which then records the result:
+// handlers of gRPC may outlive their HTTP request.
+func (c *call) startRecording() bool { return c.recorded.CompareAndSwap(false, true) }
 
 type callKey struct{}
 
 func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// newID is a name that no other call has.
+// newID returns a unique ID for a request.
 func newID() string { return rand.Text() }
 
-// verbs are what methods of HTTP are for, as rights are named.
+// verbs are the audit verbs of requests that no route matches. They are answered with
+// 404 or 405, and are in the audit log if their HTTP method is one that changes things.
 var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
-// alwaysOpen are the paths that the server answers by itself.
-var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
+// publicPaths are the paths that the server serves itself, without authentication.
+var publicPaths = []string{"/healthz", "/readyz", "/version"}
 
-// newCall is what a request shows before anybody looks closer. What is to be changed
-// is only a guess by method and path, for the audit of calls that are refused before
-// their handler knows better.
-func (server *Server) newCall(request *http.Request) *call {
+// newCall is a call whose request has not been authenticated yet.
+func (s *Server) newCall(request *http.Request) *call {
+	match := operation.Find(request)
 	return &call{
-		id: newID(), begun: time.Now(), leave: func() {}, source: auth.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
-		open:   server.isOpen(request),
-		stream: isStream(request),
-		record: guess(request),
+		id: newID(), started: time.Now(), release: func() {}, source: auth.SourceOf(request, s.Proxy), route: func() string { return request.Pattern },
+		public: s.isPublic(request),
+		stream: match.IsStream(request),
+		record: newRecord(match, request.Method),
 	}
 }
 
-// isOwn tells whether a path is answered by the server itself, and not by the API.
-func (server *Server) isOwn(path string) bool {
-	return server.Public[path] != nil || slices.Contains(alwaysOpen, path)
-}
-
-func (server *Server) isOpen(request *http.Request) bool {
-	return server.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
-}
-
-// isStream says whether a path is one that lasts: what else a client says of it changes
-// nothing, or every answer could be held for as long as somebody likes.
-func isStream(request *http.Request) bool {
-	path := request.URL.Path
-	follows := strings.Contains(path, "/logs") && request.URL.Query().Get("follow") == "true"
-	return request.Method == http.MethodGet && (strings.HasPrefix(path, "/api/v1/watch/") || follows)
-}
-
-// guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action
-// that is no right of its own changes the object or makes one like it.
-func guess(request *http.Request) *auth.Record {
-	record := &auth.Record{Verb: verbs[request.Method]}
-	parts := strings.Split(strings.TrimPrefix(request.URL.Path, "/api/v1/"), "/")
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		record.Namespace, parts = parts[1], parts[2:]
-	} else {
-		record.Namespace = request.URL.Query().Get("namespace")
+func newRecord(match operation.Match, method string) *auth.Record {
+	record := &auth.Record{Verb: verbs[method]}
+	if match.Operation != nil {
+		record = match.Record()
 	}
-	record.Kind = parts[0]
-	if len(parts) > 1 {
-		record.Name = parts[1]
-	}
-	switch parts[len(parts)-1] {
-	case "suspend", "resume":
-		record.Verb = "patch"
-	case "preflight":
-		record.Verb = ""
-	}
+	record.Kind, record.Namespace, record.Name = match.Kind, match.Namespace, match.Name
 	return record
 }
 
-// admit lets a call in, or says why not. It returns the context that the call is made
-// with. The call must leave when it has ended.
-func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+// isServerPath tells whether the server handles a path itself, not the API.
+func (s *Server) isServerPath(path string) bool {
+	return s.Public[path] != nil || slices.Contains(publicPaths, path)
+}
+
+func (s *Server) isPublic(request *http.Request) bool {
+	return s.isServerPath(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
+}
+
+// admit authenticates a call and applies the limits. It returns the context of the call.
+// release must be called when the call has finished.
+func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = auth.WithRecord(ctx, call.record)
-	if call.open {
-		return ctx, server.admitOpen(request.URL.Path, call)
+	if call.public {
+		return ctx, s.admitPublic(request.URL.Path, call)
 	}
-	caller, err := server.identify(ctx, request, call)
+	caller, err := s.identify(ctx, request, call)
 	if err != nil {
 		return nil, err
 	}
 	call.caller = caller
-	leave, err := server.fair.enter(caller.User, call.stream)
+	release, err := s.users.acquire(caller.User, call.stream)
 	if err != nil {
 		return nil, err
 	}
-	call.leave = leave
+	call.release = release
 	if call.stream {
-		server.metrics.streams.Inc()
-		server.openStreams.Add(1)
-		call.leave = func() { leave(); server.metrics.streams.Dec(); server.openStreams.Done() }
+		s.metrics.streams.Inc()
+		s.openStreams.Add(1)
+		call.release = func() { release(); s.metrics.streams.Dec(); s.openStreams.Done() }
 	}
 	return auth.WithCaller(ctx, caller), nil
 }
 
-// neverLimited are open calls that every source may make: a load balancer would take
-// the server out of service because of others behind it.
-var neverLimited = []string{"/healthz", "/readyz", healthCheck}
+// unlimitedPaths are public paths without a limit per source: otherwise other clients
+// behind a load balancer could make the load balancer take the server out of service.
+var unlimitedPaths = []string{"/healthz", "/readyz", healthCheck}
 
-func (server *Server) admitOpen(path string, call *call) error {
-	if slices.Contains(neverLimited, path) {
+func (s *Server) admitPublic(path string, call *call) error {
+	if slices.Contains(unlimitedPaths, path) {
 		return nil
 	}
-	return server.sources.take(call.source)
+	return s.sources.acquire(call.source)
 }
 
-// identify is who calls. A caller who is not known takes from the budget of their
-// source before the cluster is asked, and gives it back if they are found valid: so
-// nobody has more invalid tokens reviewed than the budget allows, and whoever has a
-// valid one is limited as a user alone.
-func (server *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
-	known := server.Guard.Knows(request)
+// identify authenticates a request. A caller with an unknown token uses the budget of its
+// source address before the API server reviews the token, and gets it back if the token is
+// valid. So the budget bounds the reviews of invalid tokens, and users with valid tokens
+// are only limited per user.
+func (s *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
+	known := s.Guard.Knows(request)
 	if !known {
-		if err := server.sources.take(call.source); err != nil {
+		if err := s.sources.acquire(call.source); err != nil {
 			return nil, err
 		}
 	}
-	caller, err := server.Guard.Identify(ctx, request)
+	caller, err := s.Guard.Identify(ctx, request)
 	if err == nil && !known {
-		server.sources.giveBack(call.source)
+		s.sources.release(call.source)
 	}
 	return caller, err
 }
 
-// errStopping is why streams end when the server does. It is also a cancellation: to
-// those who tell clients that is the sign that they may go on elsewhere.
+// errStopping ends streams when the server shuts down. It is also a cancellation, which
+// streams report to clients as "going away".
 var errStopping = fmt.Errorf("%w: %w", context.Canceled, apierror.New(http.StatusServiceUnavailable, "ServerStopping",
-	"This server ends; another one answers", "Connect again, and go on from the last event that you have seen"))
+	"This server is shutting down", "Reconnect and resume after the last event that you received"))
 
-// supervise ends a stream when its caller's token or rights no longer hold, or the
-// server ends. The cause of the context's end says which (context.Cause).
-func (server *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Context, func()) {
+// supervise ends a stream when its caller's token or permissions are no longer valid, or
+// when the server shuts down. context.Cause tells which.
+func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stopped := context.AfterFunc(server.stopping, func() { cancel(errStopping) })
-	// A timer costs a stream that says nothing less than a goroutine would.
+	stopped := context.AfterFunc(s.stopping, func() { cancel(errStopping) })
+	// A timer costs an idle stream less than a goroutine.
 	var timer *time.Timer
-	begun := make(chan struct{})
+	started := make(chan struct{})
 	valid := time.Now()
-	timer = time.AfterFunc(server.checkEvery, func() {
-		<-begun
-		err := server.Guard.StillValid(ctx, caller)
+	timer = time.AfterFunc(s.checkInterval, func() {
+		<-started
+		err := s.Guard.StillValid(ctx, caller)
 		if err == nil {
 			valid = time.Now()
 		}
-		if err != nil && (isRefusal(err) || time.Since(valid) > server.longestDoubt) {
+		if err != nil && (isDenied(err) || time.Since(valid) > s.maxUnverified) {
 			cancel(err)
 		}
 		if ctx.Err() == nil {
-			timer.Reset(server.checkEvery)
+			timer.Reset(s.checkInterval)
 		}
 	})
-	close(begun)
+	close(started)
 	return ctx, func() { timer.Stop(); stopped(); cancel(nil) }
 }
 
-// isRefusal says whether an error is a no, and not that nobody could be asked: that is
-// no reason to cut everybody off at once.
-func isRefusal(err error) bool {
+// isDenied tells whether an error is a denial. Other errors, such as an unreachable API
+// server, are no reason to end streams immediately.
+func isDenied(err error) bool {
 	code := apierror.From(err).Code
 	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
-// end notes how a call ended.
-func (server *Server) end(call *call, method string, code int) {
-	server.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
-	server.metrics.observe(call, method, code, time.Since(call.begun))
+// end records the result of a call in the audit log and the metrics.
+func (s *Server) end(call *call, method string, code int) {
+	s.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
+	s.metrics.observe(call, method, code, time.Since(call.started))
 }

@@ -13,39 +13,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// TLS is how the server shows who it is.
+// TLS has the settings of the server's certificate.
 type TLS struct {
-	// CertificateFile and KeyFile are read again when they change. Without them the
-	// server issues itself a certificate that no client can verify, for tests and
+	// CertificateFile and KeyFile are reloaded when they change. Without them the server
+	// creates a self-signed certificate, which clients cannot verify, for tests and
 	// development.
 	CertificateFile, KeyFile string
-	// Names are what a certificate of its own is for.
+	// Names are the DNS names in the self-signed certificate.
 	Names []string
-	// ClientAuthorities are those whose certificates clients may show; nil asks for
-	// none.
+	// ClientAuthorities are the CAs of client certificates; nil requests no client
+	// certificates.
 	ClientAuthorities *x509.CertPool
 }
 
 const (
-	// lookEvery is how often the server looks whether its own certificate is old, and
-	// renewAfter when it is: they last a year.
-	lookEvery  = time.Hour
-	renewAfter = 300 * 24 * time.Hour
+	// renewalCheckInterval is how often the server checks the age of its self-signed
+	// certificate, renewAfter the age at which it is renewed. The certificates are valid
+	// for a year.
+	renewalCheckInterval = time.Hour
+	renewAfter           = 300 * 24 * time.Hour
 )
 
-// certificates has the certificate to show.
+// certificates holds the server's certificate.
 type certificates struct {
 	TLS
-	// watcher is nil without files.
-	watcher *certwatcher.CertWatcher
-	own     atomic.Pointer[tls.Certificate]
+	// watcher is nil if no files are set.
+	watcher    *certwatcher.CertWatcher
+	selfSigned atomic.Pointer[tls.Certificate]
 }
 
 func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
 	certificates := &certificates{TLS: settings}
 	if settings.CertificateFile == "" {
 		log.Warn("no certificate file is set; the server uses a self-signed certificate, which clients cannot verify")
-		return certificates, certificates.makeOwn()
+		return certificates, certificates.createOwn()
 	}
 	watcher, err := certwatcher.New(settings.CertificateFile, settings.KeyFile)
 	if err != nil {
@@ -55,64 +56,64 @@ func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
 	return certificates, nil
 }
 
-func (certificates *certificates) makeOwn() error {
-	names := append([]string{"localhost"}, certificates.Names...)
+func (c *certificates) createOwn() error {
+	names := append([]string{"localhost"}, c.Names...)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names[len(names)-1], nil, names)
 	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
+		return fmt.Errorf("create a certificate: %w", err)
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
+		return fmt.Errorf("create a certificate: %w", err)
 	}
-	certificates.own.Store(&pair)
+	c.selfSigned.Store(&pair)
 	return nil
 }
 
-// run keeps the certificate fresh until the server ends.
-func (certificates *certificates) run(ctx context.Context) error {
-	if certificates.watcher != nil {
-		return certificates.watcher.Start(ctx)
+// run renews or reloads the certificate until the context ends.
+func (c *certificates) run(ctx context.Context) error {
+	if c.watcher != nil {
+		return c.watcher.Start(ctx)
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(renewalCheckInterval)
 	defer tick.Stop()
-	for made := time.Now(); ; {
+	for created := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if time.Since(made) < renewAfter {
+		if time.Since(created) < renewAfter {
 			continue
 		}
-		if err := certificates.makeOwn(); err != nil {
+		if err := c.createOwn(); err != nil {
 			return err
 		}
-		made = time.Now()
+		created = time.Now()
 	}
 }
 
-// get is the certificate to show to a client.
-func (certificates *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if certificates.watcher != nil {
-		return certificates.watcher.GetCertificate(hello)
+// get returns the current certificate.
+func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c.watcher != nil {
+		return c.watcher.GetCertificate(hello)
 	}
-	return certificates.own.Load(), nil
+	return c.selfSigned.Load(), nil
 }
 
-// suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
+// cipherSuites are the TLS 1.2 suites that both FIPS 140 and HTTP/2 allow. TLS 1.3 has its
 // own.
-var suites = []uint16{
+var cipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 }
 
-func (certificates *certificates) config() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"}}
-	if certificates.ClientAuthorities != nil {
-		// One that cannot be verified is no reason to refuse a client: its headers count
-		// for nothing then, and its token may still be good.
-		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, certificates.ClientAuthorities
+func (c *certificates) config() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: cipherSuites, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+	if c.ClientAuthorities != nil {
+		// A client certificate that cannot be verified does not refuse the client: its
+		// headers are not trusted then, but its token may be valid.
+		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, c.ClientAuthorities
 	}
 	return config
 }

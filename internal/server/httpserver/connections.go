@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// limitConnections is a listener that closes connections at once that are too many, of
-// one source or of all. It does not wait for room: who holds connections would keep
-// everybody else waiting.
-func (server *Server) limitConnections(listener net.Listener) net.Listener {
-	return &limitedListener{Listener: listener, limits: server.Limits, metrics: server.metrics, bySource: map[string]int{}}
+// limitConnections wraps a listener. It closes connections over the limits immediately: if
+// it waited, clients with many connections could keep all others waiting.
+func (s *Server) limitConnections(listener net.Listener) net.Listener {
+	return &limitedListener{Listener: listener, limits: s.Limits, metrics: s.metrics, bySource: map[string]int{}}
 }
 
-// limitedListener counts the connections that are open.
+// limitedListener counts open connections.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
@@ -23,10 +22,10 @@ type limitedListener struct {
 	bySource map[string]int
 }
 
-// Accept waits for a connection that is not too many.
-func (listener *limitedListener) Accept() (net.Conn, error) {
+// Accept waits for a connection within the limits.
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		connection, err := listener.Listener.Accept()
+		connection, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
@@ -34,57 +33,57 @@ func (listener *limitedListener) Accept() (net.Conn, error) {
 		if host, _, err := net.SplitHostPort(source); err == nil {
 			source = sourceOf(host)
 		}
-		if cause := listener.enter(source); cause != "" {
-			listener.metrics.refusals.WithLabelValues(cause).Inc()
+		if cause := l.acquire(source); cause != "" {
+			l.metrics.refusals.WithLabelValues(cause).Inc()
 			_ = connection.Close()
 			continue
 		}
-		return &countedConnection{Conn: connection, leave: sync.OnceFunc(func() { listener.leave(source) })}, nil
+		return &countedConnection{Conn: connection, release: sync.OnceFunc(func() { l.release(source) })}, nil
 	}
 }
 
-// enter counts a connection, or says why there is no room for it.
-func (listener *limitedListener) enter(source string) (cause string) {
-	listener.mutex.Lock()
-	defer listener.mutex.Unlock()
+// acquire counts a connection, or returns the cause of the refusal.
+func (l *limitedListener) acquire(source string) (cause string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	switch {
-	case listener.limits.ConnectionsPerSource > 0 && listener.bySource[source] >= listener.limits.ConnectionsPerSource:
+	case l.limits.ConnectionsPerSource > 0 && l.bySource[source] >= l.limits.ConnectionsPerSource:
 		return causeConnectionsPerSource
-	case listener.limits.Connections > 0 && listener.open >= listener.limits.Connections:
+	case l.limits.Connections > 0 && l.open >= l.limits.Connections:
 		return causeConnections
 	}
-	listener.open++
-	listener.bySource[source]++
-	listener.metrics.open.Inc()
+	l.open++
+	l.bySource[source]++
+	l.metrics.open.Inc()
 	return ""
 }
 
-func (listener *limitedListener) leave(source string) {
-	listener.mutex.Lock()
-	defer listener.mutex.Unlock()
-	listener.open--
-	if listener.bySource[source]--; listener.bySource[source] == 0 {
-		delete(listener.bySource, source)
+func (l *limitedListener) release(source string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.open--
+	if l.bySource[source]--; l.bySource[source] == 0 {
+		delete(l.bySource, source)
 	}
-	listener.metrics.open.Dec()
+	l.metrics.open.Dec()
 }
 
 // countedConnection is counted until it is closed.
 type countedConnection struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
-// Close closes the connection, and makes room for another.
-func (connection *countedConnection) Close() error {
-	defer connection.leave()
-	return connection.Conn.Close()
+// Close closes the connection and uncounts it.
+func (c *countedConnection) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }
 
-// CloseWrite lets the HTTP server end an answer before it closes a connection without
+// CloseWrite lets the HTTP server finish a response before it closes a connection without
 // TLS, so that the client reads all of it.
-func (connection *countedConnection) CloseWrite() error {
-	if half, is := connection.Conn.(interface{ CloseWrite() error }); is {
+func (c *countedConnection) CloseWrite() error {
+	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
 		return half.CloseWrite()
 	}
 	return nil

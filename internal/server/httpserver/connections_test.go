@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// connect opens a connection from an address of this machine, which is closed with the
-// test.
-func (running *running) connect(t *testing.T, from string) net.Conn {
+// connect opens a connection from a local address, which is closed with the test.
+func (r *running) connect(t *testing.T, from string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
-	connection, err := dialer.DialContext(t.Context(), "tcp", running.address)
+	connection, err := dialer.DialContext(t.Context(), "tcp", r.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +24,7 @@ func (running *running) connect(t *testing.T, from string) net.Conn {
 	return connection
 }
 
-// isServed says whether the server answers on a connection.
+// isServed tells whether the server responds on a connection.
 func isServed(t *testing.T, connection net.Conn) bool {
 	t.Helper()
 	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -43,11 +42,11 @@ func isServed(t *testing.T, connection net.Conn) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// metric is what the server tells of itself, as in "trireme_server_connections 2".
-func (running *running) metric(t *testing.T, name string) string {
+// metric returns a metric of the server, as in "trireme_server_connections 2".
+func (r *running) metric(t *testing.T, name string) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	running.metrics.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	r.metrics.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(answer.Body.String()) {
 		if value, is := strings.CutPrefix(line, name+" "); is {
 			return strings.TrimSpace(value)
@@ -57,9 +56,9 @@ func (running *running) metric(t *testing.T, name string) string {
 	return ""
 }
 
-func (running *running) refusals(t *testing.T, cause string) string {
+func (r *running) refusals(t *testing.T, cause string) string {
 	t.Helper()
-	return running.metric(t, fmt.Sprintf("trireme_server_refusals_total{cause=%q}", cause))
+	return r.metric(t, fmt.Sprintf("trireme_server_refusals_total{cause=%q}", cause))
 }
 
 func TestConnectionsOfOneSource(t *testing.T) {
@@ -104,8 +103,8 @@ func TestConnectionsOfAll(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.3")) })
 }
 
-// A connection counts before anything came on it, and until a WebSocket on it ends.
-func TestConnectionsThatSayNothing(t *testing.T) {
+// A connection counts before it has sent anything, and until a WebSocket on it ends.
+func TestIdleConnectionsCount(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS, options.Limits.ConnectionsPerSource = &TLS{}, 2 })
 	for range 2 {
 		running.connect(t, "127.0.0.1")

@@ -16,33 +16,33 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// checkTimeout is what all checks of readiness may take. The kubelet gives them a
-// second more.
+// checkTimeout is the timeout of all readiness checks together. The kubelet's timeout is a
+// second longer.
 const checkTimeout = 2 * time.Second
 
-// health says whether the server lives, and whether it should get requests.
+// health serves liveness and readiness.
 type health struct {
-	checks map[string]func(context.Context) error
-	log    *slog.Logger
-	ending atomic.Bool
+	checks   map[string]func(context.Context) error
+	log      *slog.Logger
+	stopping atomic.Bool
 
-	// Anybody may ask, so the checks are made once for all who do.
-	mutex  sync.Mutex
-	failed []string
-	looked time.Time
+	// The probes are public, so the results of the checks are cached for all clients.
+	mutex     sync.Mutex
+	failed    []string
+	checkedAt time.Time
 }
 
-// lookAgain is after what the checks are made anew.
-const lookAgain = time.Second
+// checkCacheTime is how long results of the checks are cached.
+const checkCacheTime = time.Second
 
 func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) *health {
 	return &health{checks: checks, log: log}
 }
 
-func (health *health) register(mux *http.ServeMux) {
+func (h *health) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(writer, "ok") })
 	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, request *http.Request) {
-		if failed := health.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
+		if failed := h.failedChecks(context.WithoutCancel(request.Context())); len(failed) > 0 {
 			http.Error(writer, "not ready: "+strings.Join(failed, ", "), http.StatusServiceUnavailable)
 			return
 		}
@@ -50,33 +50,33 @@ func (health *health) register(mux *http.ServeMux) {
 	})
 }
 
-// notReady are the names of what keeps requests away. Why is for the log: it may tell
-// of the cluster's inside.
-func (health *health) notReady(ctx context.Context) []string {
-	if health.ending.Load() {
-		return []string{"the server ends"}
+// failedChecks returns the names of the failed checks. The errors are only logged: they
+// may have details of the cluster.
+func (h *health) failedChecks(ctx context.Context) []string {
+	if h.stopping.Load() {
+		return []string{"shutting down"}
 	}
-	health.mutex.Lock()
-	defer health.mutex.Unlock()
-	if time.Since(health.looked) < lookAgain {
-		return health.failed
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if time.Since(h.checkedAt) < checkCacheTime {
+		return h.failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	health.failed = nil
-	for _, name := range slices.Sorted(maps.Keys(health.checks)) {
-		if err := health.checks[name](ctx); err != nil {
-			health.failed = append(health.failed, name)
-			health.log.Warn("not ready", "check", name, "error", err.Error())
+	h.failed = nil
+	for _, name := range slices.Sorted(maps.Keys(h.checks)) {
+		if err := h.checks[name](ctx); err != nil {
+			h.failed = append(h.failed, name)
+			h.log.Warn("not ready", "check", name, "error", err.Error())
 		}
 	}
-	health.looked = time.Now()
-	return health.failed
+	h.checkedAt = time.Now()
+	return h.failed
 }
 
-// APIServerAnswers is a check of readiness: whoever cannot reach the API server can
-// tell nobody who they are.
-func APIServerAnswers(config *rest.Config) (func(context.Context) error, error) {
+// CheckAPIServer is a readiness check: without the API server no caller can be
+// authenticated.
+func CheckAPIServer(config *rest.Config) (func(context.Context) error, error) {
 	cluster, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A client that announces a body and does not send it is not waited for, whether or
-// not it is known, and whatever else it says that it wants.
-func TestBodyThatNeverComes(t *testing.T) {
+// The server does not wait for an announced body that is not sent, with and without
+// authentication, and with any other headers.
+func TestBodyNeverSent(t *testing.T) {
 	for name, headers := range map[string]string{
 		"nobody": "", "somebody": "Authorization: Bearer jane\r\n", "as a stream": "Accept: text/event-stream\r\n", "as a WebSocket": "Upgrade: websocket\r\nConnection: Upgrade\r\n",
 	} {
@@ -55,9 +55,9 @@ func isTimeout(err error) bool {
 	return is && timeout.Timeout()
 }
 
-// Nothing of a call over gRPC is waited for before its caller is known.
-func TestNobodySendsMessages(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// The server reads nothing of a gRPC call before authentication.
+func TestNoReadBeforeAuthentication(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	for _, method := range []string{"/training.MPIJobService/CreateMPIJob", "/training.MPIJobService/WatchMPIJobStatus", "/invented.Service/Method"} {
 		stream, err := running.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
 		if err != nil {
@@ -72,9 +72,10 @@ func TestNobodySendsMessages(t *testing.T) {
 	}
 }
 
-// Whoever sends more than a message is not read any further: gRPC would keep it all.
-func TestMessagesWithoutEnd(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// A client that sends more than one message is not read any further: gRPC would buffer all
+// of it.
+func TestEndlessMessages(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx, cancel := context.WithCancel(as(t, "jane"))
 	defer cancel()
 	stream, err := running.dial(t).NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
@@ -89,21 +90,21 @@ func TestMessagesWithoutEnd(t *testing.T) {
 		}
 	}()
 	time.Sleep(2 * time.Second)
-	// What is on the way is in windows and buffers.
+	// The rest is in windows and buffers.
 	if sent.Load() > maxBody+4<<20 {
 		t.Errorf("%d MiB were taken", sent.Load()>>20)
 	}
 }
 
-// What gRPC refuses by itself is in the audit as well, once.
-func TestAuditOfWhatIsNeverCalled(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// Calls that gRPC refuses by itself are in the audit log once.
+func TestAuditOfCallsRefusedByGRPC(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	connection := running.dial(t)
 	var answer wrapperspb.StringValue
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(strings.Repeat("x", maxBody+1)), &answer); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	// From here on: the large message before must have its time.
+	// Only from here on: the large message before needs more time.
 	patient := running.messageTimeout
 	running.messageTimeout = 200 * time.Millisecond
 	stalled, err := connection.NewStream(as(t, "max"), &grpc.StreamDesc{}, "/training.MPIJobService/CreateMPIJob")
@@ -127,11 +128,11 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	}
 }
 
-// A call whose client goes away is noted once, when it has ended.
-func TestAuditOfClientsThatLeave(t *testing.T) {
+// A call whose client disconnects is recorded once, when it has finished.
+func TestAuditAfterDisconnect(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 				method("CreateMPIJob", func(ctx context.Context, _ string) (string, error) {
 					close(begun)
@@ -154,10 +155,10 @@ func TestAuditOfClientsThatLeave(t *testing.T) {
 	}
 }
 
-// Both doors say when to come again.
-func TestRPCSaysWhenToComeAgain(t *testing.T) {
+// REST and gRPC both send Retry-After.
+func TestGRPCRetryAfter(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
 	})
 	connection := running.dial(t)
 	var header metadata.MD
@@ -169,9 +170,9 @@ func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
-// An answer that has no room now is refused in the same way.
-func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// A response that exceeds the memory budget is refused in the same way.
+func TestGRPCRetryAfterBudget(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	var header metadata.MD
 	err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String("too-much"), &wrapperspb.StringValue{}, grpc.Header(&header))
 	if after := header.Get("retry-after"); status.Code(err) != codes.ResourceExhausted || len(after) != 1 || after[0] != "1" {
@@ -179,12 +180,12 @@ func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
 	}
 }
 
-// A client of gRPC that does not read is cut off, and has no place any more.
-func TestRPCThatIsNotRead(t *testing.T) {
+// A gRPC client that does not read is disconnected and releases its stream.
+func TestGRPCStreamNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-				StreamName: "Talk", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 					for {
 						if err := stream.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<20))); err != nil {
 							return err
@@ -195,7 +196,7 @@ func TestRPCThatIsNotRead(t *testing.T) {
 		}
 	})
 	running.writeTimeout = 200 * time.Millisecond
-	stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/Talk")
+	stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/GetMPIJobLogs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,30 +204,28 @@ func TestRPCThatIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the stream is cut off", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		jane := running.fair.users["jane"]
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		jane := running.users.users["jane"]
 		return jane != nil && jane.streams == 0
 	})
 }
 
-// That nobody can say whether a token holds ends no stream at once, and not every one
-// never.
-func TestStreamsInDoubt(t *testing.T) {
+// If tokens cannot be checked, streams do not end immediately, but not never.
+func TestUnverifiedStreams(t *testing.T) {
 	running := start(t, api(), nil)
-	running.longestDoubt = 500 * time.Millisecond
+	running.maxUnverified = 500 * time.Millisecond
 	_, watching := running.open(t, "jane")
 	wantLine(t, watching, "watching")
 	begun := time.Now()
 	running.guard.refuse("jane", errors.New("the API server is away"))
 	line, err := watching.ReadString('\n')
-	if took := time.Since(begun); took < running.longestDoubt || err != io.EOF {
+	if took := time.Since(begun); took < running.maxUnverified || err != io.EOF {
 		t.Errorf("%q (%v) after %s", line, err, took)
 	}
 }
 
-// The suites of TLS 1.2 without authenticated encryption, and what is older, are
-// refused.
+// TLS 1.2 suites without authenticated encryption, and older versions, are refused.
 func TestOldTLS(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS = &TLS{} })
 	for name, test := range map[string]struct {
@@ -252,7 +251,7 @@ func TestOldTLS(t *testing.T) {
 	}
 }
 
-func TestOriginsThatAreNone(t *testing.T) {
+func TestInvalidOrigins(t *testing.T) {
 	for _, origin := range []string{"null", "*", "dashboard.example", "https://dashboard.example/path"} {
 		if _, err := New(Options{Origins: []string{origin}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), origin) {
 			t.Errorf("%s is allowed: %v", origin, err)
@@ -260,26 +259,26 @@ func TestOriginsThatAreNone(t *testing.T) {
 	}
 }
 
-// A page of somebody else's gets nothing by speaking gRPC.
-func TestPagesThatSpeakRPC(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// A page of another origin is refused over gRPC as well.
+func TestOriginsOverGRPC(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx := metadata.AppendToOutgoingContext(as(t, "jane"), "origin", "https://evil.example")
 	err := running.dial(t).Invoke(ctx, "/training.MPIJobService/GetMPIJob", wrapperspb.String("x"), &wrapperspb.StringValue{})
-	if err == nil || !strings.Contains(err.Error(), "may not send requests here") {
+	if err == nil || !strings.Contains(err.Error(), "is not allowed to send requests to this server") {
 		t.Errorf("%v", err)
 	}
 }
 
-// gRPC over HTTP/1.1 is a request as any other.
-func TestRPCOverHTTP1(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+// gRPC over HTTP/1.1 is handled like any other request.
+func TestGRPCOverHTTP1(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodPost, "/training.MPIJobService/CreateMPIJob", "jane", strings.NewReader("\x00\x00\x00\x00\x00"), "Content-Type", "application/grpc"); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 }
 
-// Whoever sends many large bodies at a time is refused, and has them counted only while
-// they are there; small ones are nobody's concern.
+// Many large bodies at the same time are refused, and only count while they are in
+// progress; small ones do not count.
 func TestManyLargeBodies(t *testing.T) {
 	hold := make(chan struct{})
 	var held atomic.Int32
@@ -290,7 +289,7 @@ func TestManyLargeBodies(t *testing.T) {
 		<-hold
 	})
 	running := start(t, mux, func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 				method("CreateMPIJob", func(context.Context, string) (string, error) { held.Add(1); <-hold; return "", nil }),
 			}}, nil)
@@ -305,7 +304,7 @@ func TestManyLargeBodies(t *testing.T) {
 		return connection.Invoke(as(t, user), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(message), &wrapperspb.StringValue{})
 	}
 	var sending sync.WaitGroup
-	for range mostLarge / 2 {
+	for range maxLargeBodies / 2 {
 		sending.Go(func() { post("jane", large) })
 		sending.Go(func() {
 			if err := invoke("jane", large); err != nil {
@@ -317,7 +316,7 @@ func TestManyLargeBodies(t *testing.T) {
 		sending.Go(func() { post("jane", "small") })
 	}
 	sending.Go(func() { post("max", large) })
-	eventually(t, "those that may be are held", func() bool { return held.Load() == mostLarge+20+1 })
+	eventually(t, "those that may be are held", func() bool { return held.Load() == maxLargeBodies+20+1 })
 	if code := post("jane", large); code != 429 {
 		t.Errorf("one more over HTTP gets %d", code)
 	}
@@ -329,17 +328,17 @@ func TestManyLargeBodies(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return post("jane", large) == 200 && invoke("jane", large) == nil })
 }
 
-// A mistake in a stream of gRPC ends that stream, and nothing else.
-func TestRPCStreamThatPanics(t *testing.T) {
+// A panic in a gRPC stream ends only that stream.
+func TestGRPCStreamPanic(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-				StreamName: "Talk", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
+				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
 			}}}, nil)
 		}
 	})
 	for range 2 {
-		stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/Talk")
+		stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/GetMPIJobLogs")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,9 +347,9 @@ func TestRPCStreamThatPanics(t *testing.T) {
 		}
 	}
 	eventually(t, "no stream is left", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		return running.fair.users["jane"].streams == 0
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		return running.users.users["jane"].streams == 0
 	})
 	if !strings.Contains(running.log.String(), "a mistake") {
 		t.Errorf("the log says %s", running.log)

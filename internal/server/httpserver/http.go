@@ -13,54 +13,54 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// handler answers everything that comes to the one port. gRPC has its own way, which
-// does the same with interceptors.
-func (server *Server) handler() http.Handler {
+// handler serves REST, streams and gRPC on one port. gRPC does in interceptors what the
+// middlewares here do.
+func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	server.health.register(mux)
+	s.health.register(mux)
 	mux.HandleFunc("GET /version", func(writer http.ResponseWriter, _ *http.Request) {
 		writer.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(writer, "{\"version\":%q}\n", server.Version)
+		fmt.Fprintf(writer, "{\"version\":%q}\n", s.Version)
 	})
-	for path, handler := range server.Public {
+	for path, handler := range s.Public {
 		mux.Handle("GET "+path, handler)
 	}
-	// The mux would send clients elsewhere whose path is not tidy, such as a/../b.
+	// The mux would redirect clients with unclean paths, such as a/../b.
 	plain := http.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if server.isOwn(request.URL.Path) {
+		if s.isServerPath(request.URL.Path) {
 			mux.ServeHTTP(writer, request)
 			return
 		}
-		server.API.ServeHTTP(writer, request)
+		s.API.ServeHTTP(writer, request)
 	}))
 	// The first is the outermost.
 	for _, wrap := range slices.Backward([]func(http.Handler) http.Handler{
-		server.tracing.http,
-		server.recorded,
-		server.fromKnownPages,
-		server.bounded,
-		server.admitted,
+		s.tracing.http,
+		s.recordCalls,
+		s.checkOrigins,
+		s.limitSizeAndTime,
+		s.admitRequests,
 	}) {
 		plain = wrap(plain)
 	}
-	// What an answer took is given back when it has been written, also over gRPC.
-	return server.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
-			server.serveRPC(writer, request)
+	// The memory of a response is released when it has been written, also over gRPC.
+	return s.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if s.grpcServer != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
+			s.serveGRPC(writer, request)
 			return
 		}
 		plain.ServeHTTP(writer, request)
 	}))
 }
 
-// recorded gives each request a name, and notes how it ended, also if it ended in a
-// panic. It is the only one that writes audit lines and metrics of HTTP.
-func (server *Server) recorded(next http.Handler) http.Handler {
+// recordCalls gives each request an ID and records its result, also after a panic. Nothing
+// else writes audit lines and metrics of HTTP requests.
+func (s *Server) recordCalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		call := server.newCall(request)
+		call := s.newCall(request)
 		recorder := &recorder{ResponseWriter: writer}
 		if call.stream {
-			recorder.writeTimeout = server.writeTimeout
+			recorder.writeTimeout = s.writeTimeout
 		}
 		header := recorder.Header()
 		header.Set("X-Request-Id", call.id)
@@ -70,22 +70,23 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 		if request.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		server.sayGoodbye(writer)
-		server.metrics.inFlight.Inc()
+		s.closeWhenStopping(writer)
+		s.metrics.inFlight.Inc()
 		defer func() {
-			server.metrics.inFlight.Dec()
-			cut := server.rescue(recorder, request, call, recover())
+			s.metrics.inFlight.Dec()
+			abort := s.recoverPanic(recorder, request, call, recover())
 			recorder.finish()
-			call.leave()
-			// Those who work on a copy know it; tracing names spans by it.
+			call.release()
+			// Handlers that work on a copy of the request know the pattern; tracing names
+			// spans by it.
 			request.Pattern = call.route()
 			code := max(recorder.code, http.StatusOK)
-			if cut {
-				// Whatever was said, it was not said to the end.
+			if abort {
+				// The response was started but not completed.
 				code = http.StatusInternalServerError
 			}
-			server.end(call, request.Method, code)
-			if cut {
+			s.end(call, request.Method, code)
+			if abort {
 				panic(http.ErrAbortHandler)
 			}
 		}()
@@ -93,68 +94,71 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 	})
 }
 
-// sayGoodbye lets clients find another server while this one still answers: after this
-// call they connect anew, and nothing is on its way when the connection is closed.
-func (server *Server) sayGoodbye(writer http.ResponseWriter) {
-	if server.health.ending.Load() {
+// closeWhenStopping makes clients reconnect to another server while this one shuts down:
+// after this request they open a new connection, and no request is lost when the old one
+// is closed.
+func (s *Server) closeWhenStopping(writer http.ResponseWriter) {
+	if s.health.stopping.Load() {
 		writer.Header().Set("Connection", "close")
 	}
 }
 
-// rescue answers for a handler that panicked. If a part of the answer is on its way,
-// the connection must be cut: a client would take it for the whole.
-func (server *Server) rescue(recorder *recorder, request *http.Request, call *call, panicked any) (cut bool) {
+// recoverPanic responds for a handler that panicked. If a part of the response is already
+// sent, the connection must be aborted: otherwise the client takes it for a complete
+// response.
+func (s *Server) recoverPanic(recorder *recorder, request *http.Request, call *call, panicked any) (abort bool) {
 	if panicked == nil {
 		return false
 	}
 	if panicked == http.ErrAbortHandler {
 		return true
 	}
-	cut = recorder.code != 0
-	server.refuse(recorder, request, server.panicked(call, panicked))
-	return cut
+	abort = recorder.code != 0
+	s.writeError(recorder, request, s.logPanic(call, panicked))
+	return abort
 }
 
-// panicked logs a mistake of the server's, of which clients learn nothing more.
-func (server *Server) panicked(call *call, panicked any) error {
-	server.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
+// logPanic logs a panic. Clients only get an internal error.
+func (s *Server) logPanic(call *call, panicked any) error {
+	s.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
 	return fmt.Errorf("panic: %v", panicked)
 }
 
-// refuse answers with an error, unless something was answered already.
-func (server *Server) refuse(recorder *recorder, request *http.Request, err error) {
-	told := apierror.From(err)
-	if told.Code >= http.StatusInternalServerError {
-		server.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
+// writeError responds with an error, unless a response has been started.
+func (s *Server) writeError(recorder *recorder, request *http.Request, err error) {
+	apiErr := apierror.From(err)
+	if apiErr.Code >= http.StatusInternalServerError {
+		s.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", apiErr.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
 	}
 	if recorder.code != 0 {
 		return
 	}
-	if limited, is := errors.AsType[*tooMany](err); is {
-		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
+	if limited, is := errors.AsType[*limitError](err); is {
+		s.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		recorder.Header().Set("Retry-After", limited.retryAfter())
 	}
-	send(recorder, told)
+	writeAPIError(recorder, apiErr)
 }
 
-// bounded sets limits to how much a client sends, and how slowly it sends and reads.
-func (server *Server) bounded(next http.Handler) http.Handler {
+// limitSizeAndTime limits how much a client sends, and how slowly it sends and reads.
+func (s *Server) limitSizeAndTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.ContentLength > maxBody {
-			server.refuse(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
-				fmt.Sprintf("The body has %d bytes, and may have %d", request.ContentLength, maxBody), "Leave out what is not part of the job"))
+			s.writeError(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
+				fmt.Sprintf("The body has %d bytes; the maximum is %d", request.ContentLength, maxBody), "Remove what is not part of the job"))
 			return
 		}
 		request.Body = http.MaxBytesReader(writer, request.Body, maxBody)
 		controller := http.NewResponseController(writer)
-		// A deadline of the call before on the same connection must not hold for a stream.
+		// A stream must not inherit the deadline of the previous request on its
+		// connection.
 		var read, write time.Time
 		if !callFrom(request.Context()).stream {
-			write = time.Now().Add(longestCall)
+			write = time.Now().Add(maxCallDuration)
 			read = write
 		}
 		if request.ContentLength != 0 {
-			read = time.Now().Add(server.bodyTimeout)
+			read = time.Now().Add(s.bodyTimeout)
 		}
 		_ = controller.SetReadDeadline(read)
 		_ = controller.SetWriteDeadline(write)
@@ -162,21 +166,21 @@ func (server *Server) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// admitted lets in who is known and asks for no more than their share.
-func (server *Server) admitted(next http.Handler) http.Handler {
+// admitRequests authenticates requests and applies the limits.
+func (s *Server) admitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())
-		ctx, err := server.admit(request.Context(), request, call)
+		ctx, err := s.admit(request.Context(), request, call)
 		if err == nil {
-			err = server.boundLarge(request, call)
+			err = s.limitLargeBody(request, call)
 		}
 		if err != nil {
-			server.refuse(writer.(*recorder), request, err)
+			s.writeError(writer.(*recorder), request, err)
 			return
 		}
-		if call.stream && !call.open {
+		if call.stream && !call.public {
 			var stop func()
-			ctx, stop = server.supervise(ctx, call.caller)
+			ctx, stop = s.supervise(ctx, call.caller)
 			defer stop()
 		}
 		request = request.WithContext(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// api is a small one, in the place of the real one.
+// api is a small fake API.
 func api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/mpijobs/{name}", func(writer http.ResponseWriter, request *http.Request) {
@@ -44,7 +44,7 @@ func api() http.Handler {
 	return mux
 }
 
-// watch says something, and then why it ends.
+// watch sends a line, and then the reason of its end.
 func watch(writer http.ResponseWriter, request *http.Request) {
 	fmt.Fprintln(writer, "watching")
 	if err := http.NewResponseController(writer).Flush(); err != nil {
@@ -79,10 +79,10 @@ func TestHTTP(t *testing.T) {
 		"nothing there for nobody":   {path: "/nothing", code: 401, want: "who are you?"},
 		"not with this method":       {method: "PUT", path: "/api/v1/namespaces/n/mpijobs/hello", user: "jane", code: 405, want: "Method Not Allowed"},
 		"a body of 4 MiB":            {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", body: strings.NewReader(large[:maxBody]), code: 201},
-		"a larger one":               {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", body: strings.NewReader(large), code: 413, want: "The body has 4194305 bytes, and may have 4194304"},
+		"a larger one":               {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", body: strings.NewReader(large), code: 413, want: "The body has 4194305 bytes; the maximum is 4194304"},
 		"a larger one, in pieces":    {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", body: io.MultiReader(strings.NewReader(large)), code: 413, want: "too large"},
-		"a mistake of ours":          {method: "DELETE", path: "/api/v1/namespaces/n/mpijobs/hello", user: "jane", code: 500, want: "The server failed; its log says why"},
-		"a page of somebody else's":  {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", headers: []string{"Origin", "https://evil.example"}, code: 403, want: `A page of "https://evil.example" may not send requests here`},
+		"a mistake of ours":          {method: "DELETE", path: "/api/v1/namespaces/n/mpijobs/hello", user: "jane", code: 500, want: "Internal server error; the server log has the cause"},
+		"a page of somebody else's":  {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", headers: []string{"Origin", "https://evil.example"}, code: 403, want: `Origin "https://evil.example" is not allowed to send requests to this server`},
 		"a page that is allowed":     {method: "POST", path: "/api/v1/namespaces/n/mpijobs", user: "jane", headers: []string{"Origin", "https://dashboard.example"}, code: 201},
 		"health, for everybody":      {path: "/healthz", code: 200, want: "ok\n"},
 		"readiness, for everybody":   {path: "/readyz", code: 200, want: "ok\n"},
@@ -96,7 +96,7 @@ func TestHTTP(t *testing.T) {
 			got := running.do(t, test.method, test.path, test.user, test.body, test.headers...)
 			said := got.body
 			if got.code >= 400 {
-				said = got.told.Message
+				said = got.apiErr.Message
 			}
 			if got.code != test.code || said != test.want {
 				t.Errorf("%d %s", got.code, got.body)
@@ -119,8 +119,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A client must not take a part of an answer for the whole.
-func TestPanicInTheMiddleCutsTheAnswer(t *testing.T) {
+// A client must be able to detect an incomplete response.
+func TestPanicAbortsResponse(t *testing.T) {
 	running := start(t, api(), nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/half", nil)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestPanicInTheMiddleCutsTheAnswer(t *testing.T) {
 	}
 }
 
-// Every call that was to change something is in the audit exactly once.
+// Every call that changes something is in the audit log exactly once.
 func TestAudit(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.Limits = Limits{Rate: 0.001, Burst: 3, Streams: 1} })
 	jobs := "/api/v1/namespaces/team-cv/mpijobs"
@@ -161,20 +161,20 @@ func TestAudit(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s %s %s %v %s", line["user"], line["verb"], line["kind"], line["namespace"], line["name"], line["code"], line["result"]))
 	}
 	want := []string{
-		"jane create mpijobs team-cv made 201 done",
-		"jane delete mpijobs team-cv hello 500 failed",
-		"jane create mpijobs team-cv  429 refused",
-		" create mpijobs team-cv  401 refused",
-		"max patch mpijobs team-cv hello 404 refused",
-		" create mpijobs team-cv  413 refused",
+		"jane create MPIJob team-cv made 201 done",
+		"jane delete MPIJob team-cv hello 500 failed",
+		"jane create MPIJob team-cv  429 refused",
+		" create MPIJob team-cv  401 refused",
+		"max patch MPIJob team-cv hello 404 refused",
+		" create MPIJob team-cv  413 refused",
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Error(difference)
 	}
 }
 
-// isAboutThousand: it is as many seconds as one call in a thousand takes, less those that
-// the test took.
+// isAboutThousand: the wait at a rate of one request per 1000 s, minus the time that the
+// test took.
 func isAboutThousand(seconds string) bool {
 	number, err := strconv.Atoi(seconds)
 	return err == nil && number > 900 && number <= 1000
@@ -197,10 +197,10 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// open begins a watch, and returns its lines.
-func (running *running) open(t *testing.T, user string) (int, *bufio.Reader) {
+// open starts a watch, and returns its lines.
+func (r *running) open(t *testing.T, user string) (int, *bufio.Reader) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/api/v1/watch/namespaces/n/mpijobs", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.address+"/api/v1/watch/namespaces/n/mpijobs", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,8 +236,8 @@ func TestStreams(t *testing.T) {
 	running.guard.revoke("jane")
 	wantLine(t, watching, "Unauthorized")
 	eventually(t, "the stream is counted no longer", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		return running.fair.users["jane"].streams == 0 && running.fair.users["max"].streams == 1
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		return running.users.users["jane"].streams == 0 && running.users.users["max"].streams == 1
 	})
 }

@@ -20,11 +20,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A thousand streams leave nothing behind, over HTTP and over gRPC.
-func TestStreamsLeaveNothingBehind(t *testing.T) {
+// A thousand streams leak nothing, over HTTP and over gRPC.
+func TestStreamsDoNotLeak(t *testing.T) {
 	const streams = 1000
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 2 * streams}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 2 * streams}
 	})
 	connection := running.dial(t)
 	client := &http.Client{Transport: &http.Transport{}}
@@ -71,9 +71,9 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 		opening.Wait()
 		client.CloseIdleConnections()
 		eventually(t, "all streams have ended", func() bool {
-			running.fair.mutex.Lock()
-			defer running.fair.mutex.Unlock()
-			return running.fair.users["jane"].streams == 0
+			running.users.mutex.Lock()
+			defer running.users.mutex.Unlock()
+			return running.users.users["jane"].streams == 0
 		})
 	}
 	openAndClose(20)
@@ -83,7 +83,7 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 	eventually(t, fmt.Sprintf("there are %d goroutines, as before", before), func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
-// balancer is what a Service is: each connection goes to a server that is ready.
+// balancer works like a Service: each connection goes to a ready server.
 type balancer struct {
 	address string
 	servers [2]atomic.Pointer[running]
@@ -110,11 +110,11 @@ func newBalancer(t *testing.T) *balancer {
 	return made
 }
 
-func (balancer *balancer) forward(client net.Conn) {
+func (b *balancer) forward(client net.Conn) {
 	defer client.Close()
-	for range balancer.servers {
-		chosen := balancer.servers[int(balancer.next.Add(1))%len(balancer.servers)].Load()
-		if chosen == nil || chosen.health.ending.Load() {
+	for range b.servers {
+		chosen := b.servers[int(b.next.Add(1))%len(b.servers)].Load()
+		if chosen == nil || chosen.health.stopping.Load() {
 			continue
 		}
 		server, err := net.Dial("tcp", chosen.address)
@@ -128,13 +128,13 @@ func (balancer *balancer) forward(client net.Conn) {
 	}
 }
 
-// Two servers are replaced one after the other, three times, while clients call. Not
-// one call fails, over HTTP/1.1 with a body, or over gRPC.
-func TestRestartUnderLoadLosesNoCall(t *testing.T) {
+// Two servers are replaced one after another, three times, while clients send requests. No
+// request fails, over HTTP/1.1 with a body or over gRPC.
+func TestRestartUnderLoad(t *testing.T) {
 	balancer := newBalancer(t)
 	launch := func() *running {
 		return start(t, api(), func(options *Options) {
-			options.RPC, options.Limits, options.Grace = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 1}, time.Second
+			options.RegisterGRPC, options.Limits, options.Grace = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 1}, time.Second
 		})
 	}
 	for i := range balancer.servers {
@@ -180,7 +180,7 @@ func TestRestartUnderLoadLosesNoCall(t *testing.T) {
 	stop()
 	calling.Wait()
 	t.Logf("%d calls, %d failed", calls.Load(), failed.Load())
-	// A busy machine makes fewer calls, but not none in any of the restarts.
+	// A busy machine makes fewer requests, but some during each restart.
 	if failed.Load() > 0 || calls.Load() < 100 {
 		t.Errorf("%d of %d calls failed", failed.Load(), calls.Load())
 	}

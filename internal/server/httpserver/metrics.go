@@ -10,8 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are what the server tells of itself. They name routes and codes, and
-// nobody's jobs or names.
+// metrics of the server. Labels are routes and codes, never names of jobs or users.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -23,46 +22,46 @@ type metrics struct {
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
-	made := &metrics{
+	m := &metrics{
 		registry: registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trireme_server_requests_total", Help: "Calls that were answered, over REST and gRPC, by route and HTTP's code.",
+			Name: "trireme_server_requests_total", Help: "Requests over REST and gRPC, by route, method and HTTP status code.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trireme_server_request_duration_seconds", Help: "How long calls took, without streams.",
+			Name: "trireme_server_request_duration_seconds", Help: "Duration of requests in seconds, without streams.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Calls that are being answered, with streams."}),
-		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Streams that are open."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Requests in progress, including streams."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Open streams."}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trireme_server_refusals_total", Help: "Calls and connections that were refused because a limit was reached, by cause.",
+			Name: "trireme_server_refusals_total", Help: "Requests and connections refused because a limit was reached, by cause.",
 		}, []string{"cause"}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Connections that are open."}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Open connections."}),
 	}
 	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
-		// So that the first refusal is seen as an increase.
-		made.refusals.WithLabelValues(cause)
+		// The first refusal must be visible as an increase.
+		m.refusals.WithLabelValues(cause)
 	}
-	made.registry.MustRegister(made.requests, made.duration, made.inFlight, made.streams, made.refusals, made.open,
+	m.registry.MustRegister(m.requests, m.duration, m.inFlight, m.streams, m.refusals, m.open,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return made
+	return m
 }
 
-func (metrics *metrics) observe(call *call, method string, code int, took time.Duration) {
+func (m *metrics) observe(call *call, method string, code int, took time.Duration) {
 	route := call.route()
 	if route == "" {
 		route = "none"
 	}
 	if verbs[method] == "" && method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions {
-		// A client can invent as many as it likes.
+		// A client can send any number of method names that do not exist.
 		method = "other"
 	}
-	metrics.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
+	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
 	if !call.stream {
-		metrics.duration.WithLabelValues(route, method).Observe(took.Seconds())
+		m.duration.WithLabelValues(route, method).Observe(took.Seconds())
 	}
 }
 
-func (metrics *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{})
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }

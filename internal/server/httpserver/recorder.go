@@ -11,91 +11,93 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// recorder knows which code was answered. Errors that libraries write as plain text
-// get the shape that all errors have.
+// recorder records the status code of a response. It converts plain-text errors of
+// libraries to API errors.
 type recorder struct {
 	http.ResponseWriter
 	code int
-	// writeTimeout is what a client has to accept a part of a stream; 0 for what is none.
+	// writeTimeout is how long a client may take to accept a part of a stream; 0 if the
+	// response is not a stream.
 	writeTimeout time.Duration
-	// plain is the text of a library's error, which is held back.
-	plain *bytes.Buffer
+	// errorText is the plain-text error of a library, held back until finish.
+	errorText *bytes.Buffer
 }
 
-// Unwrap lets http.ResponseController reach what is below.
-func (recorder *recorder) Unwrap() http.ResponseWriter { return recorder.ResponseWriter }
+// Unwrap lets http.ResponseController reach the wrapped writer.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Flush sends what was written so far.
-func (recorder *recorder) Flush() { _ = recorder.FlushError() }
+// Flush sends what has been written.
+func (r *recorder) Flush() { _ = r.FlushError() }
 
-// FlushError does so, and says whether it could.
-func (recorder *recorder) FlushError() error {
-	defer recorder.inTime()()
-	return http.NewResponseController(recorder.ResponseWriter).Flush()
+// FlushError sends what has been written, and returns an error if that fails.
+func (r *recorder) FlushError() error {
+	defer r.limitWrite()()
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// inTime cuts a client off that does not read, until the returned function is called.
-func (recorder *recorder) inTime() func() {
-	if recorder.writeTimeout == 0 {
+// limitWrite sets the write deadline, until the returned function is called: a client that
+// does not read is disconnected.
+func (r *recorder) limitWrite() func() {
+	if r.writeTimeout == 0 {
 		return func() {}
 	}
-	control := http.NewResponseController(recorder.ResponseWriter)
-	_ = control.SetWriteDeadline(time.Now().Add(recorder.writeTimeout))
+	control := http.NewResponseController(r.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(r.writeTimeout))
 	return func() { _ = control.SetWriteDeadline(time.Time{}) }
 }
 
-// WriteHeader notes the code.
-func (recorder *recorder) WriteHeader(code int) {
-	if recorder.code != 0 {
+// WriteHeader records the code.
+func (r *recorder) WriteHeader(code int) {
+	if r.code != 0 {
 		return
 	}
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		recorder.code = code
+		r.code = code
 	}
-	if code >= http.StatusBadRequest && strings.HasPrefix(recorder.Header().Get("Content-Type"), "text/plain") {
-		recorder.plain = &bytes.Buffer{}
+	if code >= http.StatusBadRequest && strings.HasPrefix(r.Header().Get("Content-Type"), "text/plain") {
+		r.errorText = &bytes.Buffer{}
 		return
 	}
-	recorder.ResponseWriter.WriteHeader(code)
+	r.ResponseWriter.WriteHeader(code)
 }
 
-// Write sends a part of the answer.
-func (recorder *recorder) Write(content []byte) (int, error) {
-	if recorder.code == 0 {
-		recorder.WriteHeader(http.StatusOK)
+// Write sends a part of the response.
+func (r *recorder) Write(content []byte) (int, error) {
+	if r.code == 0 {
+		r.WriteHeader(http.StatusOK)
 	}
-	if recorder.plain != nil {
-		return recorder.plain.Write(content)
+	if r.errorText != nil {
+		return r.errorText.Write(content)
 	}
-	defer recorder.inTime()()
-	return recorder.ResponseWriter.Write(content)
+	defer r.limitWrite()()
+	return r.ResponseWriter.Write(content)
 }
 
-// finish sends what was held back.
-func (recorder *recorder) finish() {
-	if recorder.plain == nil {
+// finish sends an error that was held back.
+func (r *recorder) finish() {
+	if r.errorText == nil {
 		return
 	}
-	message := strings.TrimSpace(recorder.plain.String())
+	message := strings.TrimSpace(r.errorText.String())
 	if message == "" {
-		message = http.StatusText(recorder.code)
+		message = http.StatusText(r.code)
 	}
-	send(recorder.ResponseWriter, apierror.New(recorder.code, strings.ReplaceAll(http.StatusText(recorder.code), " ", ""), message, "See what there is: GET /openapi.json"))
+	writeAPIError(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See the API document: GET /openapi.json"))
 }
 
-// send answers with an error.
-func send(writer http.ResponseWriter, told *apierror.Error) {
-	body, err := json.Marshal(told)
+// writeAPIError responds with an error.
+func writeAPIError(writer http.ResponseWriter, apiErr *apierror.Error) {
+	body, err := json.Marshal(apiErr)
 	if err != nil {
 		panic(err) // texts and numbers
 	}
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
-	if told.Code == http.StatusUnauthorized {
+	if apiErr.Code == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}
-	writer.WriteHeader(told.Code)
-	// A client that has gone away is no error of anybody's.
+	writer.WriteHeader(apiErr.Code)
+	// A client that has disconnected is not an error.
 	_, _ = writer.Write(append(body, '\n'))
 }

@@ -12,40 +12,41 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run serves until the context ends, and then ends in order: first nobody sends new
-// requests, then streams are told to connect again elsewhere, then calls end. started
-// is called with the address once requests are answered.
-func (server *Server) Run(ctx context.Context, started func(net.Addr)) error {
-	listener, err := net.Listen("tcp", server.Address)
+// Run serves until the context ends, then shuts down in order: first the server is not
+// ready any more, so that it gets no new requests; then streams end and clients reconnect
+// to another server; then requests finish. started is called with the address once the
+// server accepts requests.
+func (s *Server) Run(ctx context.Context, started func(net.Addr)) error {
+	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
-		return fmt.Errorf("serve at %s: %w", server.Address, err)
+		return fmt.Errorf("serve at %s: %w", s.Address, err)
 	}
-	// What helps to serve goes on until nothing is served any more.
-	helping, stopHelping := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopHelping()
+	// Probes and certificates are needed until the shutdown is complete.
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBackground()
 	group, failed := errgroup.WithContext(ctx)
-	if server.certificates != nil {
-		group.Go(func() error { return server.certificates.run(helping) })
+	if s.certificates != nil {
+		group.Go(func() error { return s.certificates.run(background) })
 	}
-	if server.ProbeAddress != "" {
-		probes, err := net.Listen("tcp", server.ProbeAddress)
+	if s.ProbeAddress != "" {
+		probes, err := net.Listen("tcp", s.ProbeAddress)
 		if err != nil {
 			listener.Close()
-			return fmt.Errorf("serve health at %s: %w", server.ProbeAddress, err)
+			return fmt.Errorf("serve health at %s: %w", s.ProbeAddress, err)
 		}
-		group.Go(func() error { return server.serveProbes(helping, probes) })
+		group.Go(func() error { return s.serveProbes(background, probes) })
 	}
-	main, limited := server.mainServer(), server.limitConnections(listener)
+	main, limited := s.mainServer(), s.limitConnections(listener)
 	group.Go(func() error {
-		if server.certificates != nil {
+		if s.certificates != nil {
 			return ignoreClosed(main.ServeTLS(limited, "", ""))
 		}
 		return ignoreClosed(main.Serve(limited))
 	})
 	group.Go(func() error {
 		<-failed.Done()
-		defer stopHelping()
-		return server.shutDown(main, ctx.Err() != nil)
+		defer stopBackground()
+		return s.shutDown(main, ctx.Err() != nil)
 	})
 	if started != nil {
 		started(listener.Addr())
@@ -53,16 +54,16 @@ func (server *Server) Run(ctx context.Context, started func(net.Addr)) error {
 	return group.Wait()
 }
 
-func (server *Server) mainServer() *http.Server {
+func (s *Server) mainServer() *http.Server {
 	main := &http.Server{
-		Handler: server.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug), Protocols: &http.Protocols{},
-		// A client of gRPC has all its calls on one connection.
+		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), Protocols: &http.Protocols{},
+		// A gRPC client sends all its calls on one connection.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
 	main.Protocols.SetHTTP1(true)
-	if server.certificates != nil {
-		main.TLSConfig = server.certificates.config()
+	if s.certificates != nil {
+		main.TLSConfig = s.certificates.config()
 		main.Protocols.SetHTTP2(true)
 	} else {
 		main.Protocols.SetUnencryptedHTTP2(true)
@@ -70,30 +71,30 @@ func (server *Server) mainServer() *http.Server {
 	return main
 }
 
-// shutDown ends what is served. Where nobody asked for the end, there is no reason to
-// wait for others to notice.
-func (server *Server) shutDown(main *http.Server, asked bool) error {
-	server.health.ending.Store(true)
-	if asked {
-		time.Sleep(server.Grace)
+// shutDown stops serving. It only waits for the grace period if the shutdown was
+// requested, not after an error.
+func (s *Server) shutDown(main *http.Server, requested bool) error {
+	s.health.stopping.Store(true)
+	if requested {
+		time.Sleep(s.Grace)
 	}
-	server.stopStreams()
-	ctx, cancel := context.WithTimeout(context.Background(), server.Drain)
+	s.stopStreams()
+	ctx, cancel := context.WithTimeout(context.Background(), s.Drain)
 	defer cancel()
 	err := main.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		server.Log.Warn("some calls did not end in time, and were cut off", "after", server.Drain.String())
+		s.Log.Warn("some requests did not finish in time and were canceled", "after", s.Drain.String())
 		err = main.Close()
 	}
-	server.awaitStreams(ctx)
-	return errors.Join(err, server.tracing.end(ctx))
+	s.awaitStreams(ctx)
+	return errors.Join(err, s.tracing.end(ctx))
 }
 
-// awaitStreams waits until streams have said goodbye: the HTTP server no longer knows
-// of a WebSocket.
-func (server *Server) awaitStreams(ctx context.Context) {
+// awaitStreams waits until streams have sent their last message: the HTTP server does not
+// track WebSockets.
+func (s *Server) awaitStreams(ctx context.Context) {
 	ended := make(chan struct{})
-	go func() { server.openStreams.Wait(); close(ended) }()
+	go func() { s.openStreams.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-ctx.Done():
@@ -101,10 +102,10 @@ func (server *Server) awaitStreams(ctx context.Context) {
 }
 
 // serveProbes serves health and metrics.
-func (server *Server) serveProbes(ctx context.Context, listener net.Listener) error {
+func (s *Server) serveProbes(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
-	server.health.register(mux)
-	mux.Handle("GET /metrics", server.metrics.handler())
+	s.health.register(mux)
+	mux.Handle("GET /metrics", s.metrics.handler())
 	probes := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ReadTimeout: headerTimeout, WriteTimeout: callTimeout, MaxHeaderBytes: maxHeader}
 	stopped := context.AfterFunc(ctx, func() { _ = probes.Close() })
 	defer stopped()

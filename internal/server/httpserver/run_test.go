@@ -20,13 +20,13 @@ import (
 // pair is a certificate for a name, with its key, in files.
 type pair struct{ certificate, key string }
 
-func (pair pair) write(t *testing.T, name string) {
+func (p pair) write(t *testing.T, name string) {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(name, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string][]byte{pair.key: key, pair.certificate: certificate} {
+	for file, content := range map[string][]byte{p.key: key, p.certificate: certificate} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -38,11 +38,11 @@ func newPair(t *testing.T) pair {
 	return pair{certificate: filepath.Join(folder, "tls.crt"), key: filepath.Join(folder, "tls.key")}
 }
 
-// shown is the certificate that a server shows to a new client, and the protocol that
-// they agree on.
-func (running *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, string) {
+// shown returns the certificate that a server presents to a new client, and the negotiated
+// protocol.
+func (r *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, string) {
 	t.Helper()
-	connection, err := tls.Dial("tcp", running.address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (running *running) shown(t *testing.T, protocols ...string) (*x509.Certific
 	return connection.ConnectionState().PeerCertificates[0], connection.ConnectionState().NegotiatedProtocol
 }
 
-func TestCertificateIsReadAgain(t *testing.T) {
+func TestCertificateIsReloaded(t *testing.T) {
 	pair := newPair(t)
 	pair.write(t, "before.example")
 	running := start(t, api(), func(options *Options) {
@@ -69,7 +69,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
+func TestSelfSignedCertificate(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS = &TLS{Names: []string{"trireme-server.trireme-system.svc"}} })
 	certificate, _ := running.shown(t)
 	for _, name := range []string{"trireme-server.trireme-system.svc", "localhost"} {
@@ -82,15 +82,15 @@ func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
 	}
 }
 
-// Nobody takes a certificate that cannot be verified for the one that was meant.
-func TestCertificateThatIsMissing(t *testing.T) {
+// A missing certificate must not be replaced by a self-signed one.
+func TestMissingCertificate(t *testing.T) {
 	pair := newPair(t)
 	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
 		t.Errorf("started without its certificate: %v", err)
 	}
 }
 
-func TestCertificateThatCannotBeRead(t *testing.T) {
+func TestUnreadableCertificate(t *testing.T) {
 	pair := newPair(t)
 	for _, file := range []string{pair.certificate, pair.key} {
 		if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
@@ -102,9 +102,9 @@ func TestCertificateThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Readiness ends first, then streams, then the server; a call that has begun is
-// answered.
-func TestOrderlyEnd(t *testing.T) {
+// First the server is not ready, then streams end, then the server; requests in progress
+// are completed.
+func TestGracefulShutdown(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", api())
@@ -144,7 +144,7 @@ func TestReadiness(t *testing.T) {
 			"cache": func(context.Context) error { return synced }, "cluster": func(context.Context) error { return nil },
 		}
 	})
-	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.told.Message != "not ready: cache" || !strings.Contains(running.log.String(), "the cache knows no jobs yet") {
+	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.apiErr.Message != "not ready: cache" || !strings.Contains(running.log.String(), "the cache knows no jobs yet") {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got := running.do(t, http.MethodGet, "/healthz", "", nil); got.code != 200 {
@@ -153,7 +153,7 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestProbesAndMetrics(t *testing.T) {
-	// The port is free at this moment, and nobody else of the test wants it.
+	// The port is free now, and no other test uses it.
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestProbesAndMetrics(t *testing.T) {
 	}
 }
 
-func TestAddressThatIsTaken(t *testing.T) {
+func TestAddressInUse(t *testing.T) {
 	running := start(t, api(), nil)
 	options := running.Options
 	options.Address, options.Registry = running.address, prometheus.NewRegistry()

@@ -1,6 +1,5 @@
-// Package server puts the server together: one port for REST, streams and gRPC, who
-// is let in, limits, health, metrics, and an orderly end. What is answered is given
-// to it.
+// Package httpserver serves REST, streams and gRPC on one port, with authentication,
+// limits, audit log, health, metrics and graceful shutdown. The API itself is an option.
 package httpserver
 
 import (
@@ -20,67 +19,68 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/budget"
 )
 
-// Options are what differs from one server to the next.
+// Options of a server.
 type Options struct {
-	// Address of the one port; ProbeAddress serves health and metrics, without TLS and
-	// for whoever reaches it. Empty serves none.
+	// Address serves REST, gRPC and streams; ProbeAddress serves health and metrics,
+	// without TLS and authentication. Empty disables the probes.
 	Address, ProbeAddress string
-	// TLS; nil is plain, for a machine of one's own.
+	// TLS settings; nil serves without TLS, for local use.
 	TLS *TLS
 
 	Guard auth.Guard
 	// Proxy whose headers are trusted; nil trusts none.
 	Proxy *auth.Proxy
-	// API answers everything but gRPC. Every request has a caller (access.CallerFrom).
+	// API handles everything but gRPC. Every request has a caller (auth.CallerFrom).
 	API http.Handler
-	// Public are what everybody may read, by path.
+	// Public handlers need no authentication, by path.
 	Public map[string]http.Handler
-	// RPC adds services; RPCStatus is an error as clients of gRPC see it.
-	RPC       func(*grpc.Server)
-	RPCStatus func(error) error
-	// RPCOptions are what the services need of the server of gRPC.
-	RPCOptions []grpc.ServerOption
+	// RegisterGRPC adds services; GRPCStatus converts an error to a gRPC status.
+	RegisterGRPC func(*grpc.Server)
+	GRPCStatus   func(error) error
+	// GRPCOptions are the server options that the services need.
+	GRPCOptions []grpc.ServerOption
 
-	// Hosts are the names that requests may use for this server; none is any. It keeps
-	// out web pages whose own name was made to point here.
+	// Hosts are the host names that requests may use for this server; empty allows any. It
+	// prevents DNS rebinding by web pages.
 	Hosts []string
-	// Origins are web pages of other servers that may send requests: scheme and host.
+	// Origins are other origins whose web pages may send requests: scheme and host.
 	Origins []string
 	Limits  Limits
-	// Ready are what must hold before requests should come, by name.
+	// Ready are the readiness checks, by name.
 	Ready map[string]func(context.Context) error
-	// Grace is how long the server still answers after it is told to end, until nobody
-	// sends it requests any more; Drain is how long calls then have to end.
+	// Grace is how long the server accepts requests after it is told to stop, until load
+	// balancers no longer send any; Drain is how long requests may then take to finish.
 	Grace, Drain time.Duration
 
 	Version string
-	// Registry is where metrics are told.
+	// Registry for metrics.
 	Registry *prometheus.Registry
 	Log      *slog.Logger
-	// Audit gets one line for each call that was to change something.
+	// Audit gets one line for each call that changes something.
 	Audit io.Writer
 }
 
-// Limits keep one user, or one source, from taking the server from all others. A
-// source is an address, or the /64 network of one of IPv6.
+// Limits keep one user or one source from using up the server. A source is an IPv4
+// address, or the /64 network of an IPv6 address.
 type Limits struct {
-	// Rate is how many calls a second a user may make for long, Burst how many at once,
-	// which is also how many may be under way.
+	// Rate is the number of requests per second of each user on average. Burst is the
+	// number at once, and also the maximum of requests in progress.
 	Rate  float64
 	Burst int
-	// Streams is how many streams a user may have open.
+	// Streams is the number of open streams of each user.
 	Streams int
-	// UnauthenticatedRate is how many calls a second one source may make for long whose
-	// caller is not known, UnauthenticatedBurst how many at once. No burst is no limit.
+	// UnauthenticatedRate is the number of requests per second without a known caller from
+	// each source on average, UnauthenticatedBurst the number at once. A burst of 0
+	// disables the limit.
 	UnauthenticatedRate  float64
 	UnauthenticatedBurst int
-	// Connections is how many may be open, ConnectionsPerSource how many from one source;
-	// none is no limit.
+	// Connections is the number of open connections, ConnectionsPerSource the number from
+	// one source; 0 disables the limit.
 	Connections, ConnectionsPerSource int
 }
 
-// DefaultLimits are meant for people and their programs, not for a proxy that all
-// of them share. Connections over TLS take about 50 KiB each.
+// DefaultLimits suit users and their programs, not a proxy that all users share. A TLS
+// connection takes about 50 KiB.
 func DefaultLimits() Limits {
 	return Limits{
 		Rate: 100, Burst: 200, Streams: 100, UnauthenticatedRate: 10, UnauthenticatedBurst: 100, Connections: 5000, ConnectionsPerSource: 1000,
@@ -88,69 +88,67 @@ func DefaultLimits() Limits {
 }
 
 const (
-	// maxHeader and maxBody are more than any job has: etcd stores no more than 1.5 MiB.
+	// maxHeader and maxBody are larger than any job needs: etcd stores at most 1.5 MiB.
 	maxHeader = 64 << 10
 	maxBody   = 4 << 20
-	// callTimeout is what a call over gRPC may take. REST has its own, by route.
+	// callTimeout is the timeout of gRPC calls. REST routes have their own.
 	callTimeout = 30 * time.Second
-	// bodyTimeout is what a client has to send a body. It is more than a call may take,
-	// because a call ends with it.
+	// bodyTimeout is how long a client may take to send a body. It is longer than
+	// callTimeout, so that the call's own timeout comes first.
 	bodyTimeout = callTimeout + 10*time.Second
-	// writeTimeout is what a client has to accept a message of a stream. A WebSocket has
-	// its own.
+	// writeTimeout is how long a client may take to accept a message of a stream.
+	// WebSockets have their own timeout.
 	writeTimeout = 10 * time.Second
-	// longestCall is after what a connection of a call that is no stream is given up:
-	// reading logs once may take five minutes.
-	longestCall = 5*time.Minute + 10*time.Second
-	// headerTimeout is what a client has to say what it wants, idleTimeout how long it
-	// may say nothing.
+	// maxCallDuration is the write deadline of requests that are not streams: reading logs
+	// may take five minutes.
+	maxCallDuration = 5*time.Minute + 10*time.Second
+	// headerTimeout is how long a client may take to send its headers, idleTimeout how
+	// long a connection may be idle.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// checkEvery is how often streams look whether their token still holds. With what
-	// the guard keeps, a revoked one ends within a minute.
-	checkEvery = 10 * time.Second
-	// longestDoubt is how long streams go on while nobody can say whether their tokens
-	// hold. It is longer than an API server takes to restart.
-	longestDoubt = 5 * time.Minute
+	// checkInterval is how often streams check their token. With the caches of the guard,
+	// a revoked token ends its streams within a minute.
+	checkInterval = 10 * time.Second
+	// maxUnverified is how long streams continue while their tokens cannot be checked. It
+	// is longer than a restart of the API server takes.
+	maxUnverified = 5 * time.Minute
 )
 
-// Server is a server that was put together.
+// Server serves the API.
 type Server struct {
 	Options
 	metrics *metrics
 	audit   *auth.Audit
-	fair    *fair
+	users   *userLimiter
 	sources *sources
-	// answers bounds the memory that answers take.
+	// answers limits the memory of responses.
 	answers *budget.Budget
-	// rpc has the services, methods what is known of their methods; refusing answers
-	// calls that are not let in.
-	rpc, refusing *grpc.Server
-	methods       map[string]rpcMethod
-	protection    *http.CrossOriginProtection
-	health        *health
-	// stopping ends when streams shall.
-	stopping     context.Context
-	stopStreams  context.CancelFunc
-	openStreams  sync.WaitGroup
-	certificates *certificates
-	checkEvery   time.Duration
-	longestDoubt time.Duration
-	bodyTimeout  time.Duration
-	writeTimeout time.Duration
-	// messageTimeout is what a client of gRPC has to send its message, and to take the
-	// answer.
+	// grpcServer has the services; refusingServer responds to refused calls.
+	grpcServer, refusingServer *grpc.Server
+	protection                 *http.CrossOriginProtection
+	health                     *health
+	// stopping is done when streams must end.
+	stopping      context.Context
+	stopStreams   context.CancelFunc
+	openStreams   sync.WaitGroup
+	certificates  *certificates
+	checkInterval time.Duration
+	maxUnverified time.Duration
+	bodyTimeout   time.Duration
+	writeTimeout  time.Duration
+	// messageTimeout is how long a gRPC client may take to send its message, and to read
+	// the response.
 	messageTimeout time.Duration
 	tracing        *tracing
 }
 
-// New puts a server together; Run runs it.
+// New creates a server; Run runs it.
 func New(options Options) (*Server, error) {
 	server := &Server{
-		Options: options, metrics: newMetrics(options.Registry), audit: auth.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		sources: newSources(options.Limits, mostSources, clock.RealClock{}),
+		Options: options, metrics: newMetrics(options.Registry), audit: auth.NewAudit(options.Audit), users: newUserLimiter(options.Limits, maxUsers),
+		sources: newSources(options.Limits, maxSources, clock.RealClock{}),
 		answers: budget.New(budget.PerUser, budget.Overall),
-		health:  newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
+		health:  newHealth(options.Ready, options.Log), checkInterval: checkInterval, maxUnverified: maxUnverified, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
 	}
 	for _, origin := range options.Origins {
 		if err := server.protection.AddTrustedOrigin(origin); err != nil {
@@ -168,8 +166,10 @@ func New(options Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if options.RPC != nil {
-		server.newRPC()
+	if options.RegisterGRPC != nil {
+		if err := server.newGRPC(); err != nil {
+			return nil, err
+		}
 	}
 	return server, nil
 }

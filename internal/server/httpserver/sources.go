@@ -13,39 +13,39 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// mostSources is how many sources are remembered at a time.
-const mostSources = 10_000
+// maxSources is the maximum number of sources to track.
+const maxSources = 10_000
 
-// ipv6Network is what one customer of a provider usually has: addresses within it cost
-// nothing.
+// ipv6Network is the prefix length that providers usually give to one customer, who can
+// use any address in it.
 const ipv6Network = 64
 
-// sources gives every source a budget of calls whose caller is not known.
+// sources limits the requests without a known caller per source.
 type sources struct {
 	rate, burst float64
-	most        int
+	max         int
 	clock       clock.PassiveClock
 
 	mutex sync.Mutex
-	// byName has the elements of recent, whose first is the source that was used last.
+	// byName has the elements of recent, which is sorted by last use, latest first.
 	byName map[string]*list.Element
 	recent *list.List
 }
 
-// allowance is what a source had left at a time.
+// allowance is what a source has left of its budget at a time.
 type allowance struct {
 	source string
 	left   float64
 	at     time.Time
 }
 
-func newSources(limits Limits, most int, clock clock.PassiveClock) *sources {
+func newSources(limits Limits, max int, clock clock.PassiveClock) *sources {
 	return &sources{
-		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), most: most, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
+		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), max: max, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
 	}
 }
 
-// sourceOf is what an address is counted by.
+// sourceOf returns the source of an address.
 func sourceOf(address string) string {
 	parsed, err := netip.ParseAddr(address)
 	if err != nil {
@@ -61,52 +61,53 @@ func sourceOf(address string) string {
 	return network.String()
 }
 
-// take lets a call of an address in, or says when the next one may come.
-func (sources *sources) take(address string) error {
-	if sources.burst == 0 {
+// acquire counts a request from an address, or refuses it with the time until the next may
+// come.
+func (s *sources) acquire(address string) error {
+	if s.burst == 0 {
 		return nil
 	}
-	sources.mutex.Lock()
-	defer sources.mutex.Unlock()
-	account := sources.allowanceOf(sourceOf(address))
-	if account.left < 1 {
-		return &tooMany{
-			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / sources.rate * float64(time.Second)),
-			told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", sources.rate),
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	allowed := s.allowanceOf(sourceOf(address))
+	if allowed.left < 1 {
+		return &limitError{
+			cause: causeUnauthenticated, delay: time.Duration((1 - allowed.left) / s.rate * float64(time.Second)),
+			apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+				fmt.Sprintf("Your address has sent more than %g requests per second without a valid token", s.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}
-	account.left--
+	allowed.left--
 	return nil
 }
 
-// giveBack undoes take: the caller was found valid.
-func (sources *sources) giveBack(address string) {
-	if sources.burst == 0 {
+// release undoes acquire: the caller has a valid token.
+func (s *sources) release(address string) {
+	if s.burst == 0 {
 		return
 	}
-	sources.mutex.Lock()
-	defer sources.mutex.Unlock()
-	account := sources.allowanceOf(sourceOf(address))
-	account.left = min(account.left+1, sources.burst)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	allowed := s.allowanceOf(sourceOf(address))
+	allowed.left = min(allowed.left+1, s.burst)
 }
 
-// allowanceOf is what a source has left now. The source that was not seen for the longest time is
-// forgotten if there are too many: it has most likely its whole budget again.
-func (sources *sources) allowanceOf(source string) *allowance {
-	now := sources.clock.Now()
-	if found, is := sources.byName[source]; is {
-		sources.recent.MoveToFront(found)
+// allowanceOf returns what a source has left now. If there are too many sources, it
+// removes the least recently used one, which most likely has its full budget again.
+func (s *sources) allowanceOf(source string) *allowance {
+	now := s.clock.Now()
+	if found, is := s.byName[source]; is {
+		s.recent.MoveToFront(found)
 		known := found.Value.(*allowance)
-		known.left = min(known.left+sources.rate*now.Sub(known.at).Seconds(), sources.burst)
+		known.left = min(known.left+s.rate*now.Sub(known.at).Seconds(), s.burst)
 		known.at = now
 		return known
 	}
-	if oldest := sources.recent.Back(); len(sources.byName) >= sources.most {
-		delete(sources.byName, sources.recent.Remove(oldest).(*allowance).source)
+	if oldest := s.recent.Back(); len(s.byName) >= s.max {
+		delete(s.byName, s.recent.Remove(oldest).(*allowance).source)
 	}
-	fresh := &allowance{source: source, left: sources.burst, at: now}
-	sources.byName[source] = sources.recent.PushFront(fresh)
+	fresh := &allowance{source: source, left: s.burst, at: now}
+	s.byName[source] = s.recent.PushFront(fresh)
 	return fresh
 }

@@ -37,34 +37,34 @@ func TestBudgetOfASource(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	sources := newSources(Limits{UnauthenticatedRate: 0.5, UnauthenticatedBurst: 3}, 10, clock)
 	for range 3 {
-		if err := sources.take("192.0.2.1"); err != nil {
+		if err := sources.acquire("192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	limited, is := errors.AsType[*tooMany](sources.take("192.0.2.1"))
+	limited, is := errors.AsType[*limitError](sources.acquire("192.0.2.1"))
 	if !is || limited.retryAfter() != "2" || limited.cause != causeUnauthenticated {
 		t.Fatalf("one more than the burst: %+v", limited)
 	}
-	if err := sources.take("192.0.2.2"); err != nil {
+	if err := sources.acquire("192.0.2.2"); err != nil {
 		t.Errorf("another source: %v", err)
 	}
 	clock.SetTime(clock.Now().Add(2 * time.Second))
-	if err := sources.take("192.0.2.1"); err != nil {
+	if err := sources.acquire("192.0.2.1"); err != nil {
 		t.Errorf("after as long as was said: %v", err)
 	}
-	sources.giveBack("192.0.2.1")
-	if err := sources.take("192.0.2.1"); err != nil {
+	sources.release("192.0.2.1")
+	if err := sources.acquire("192.0.2.1"); err != nil {
 		t.Errorf("after one was given back: %v", err)
 	}
-	// No pause, and nothing given back, is worth more than a burst.
+	// The budget never exceeds the burst, after any pause or release.
 	clock.SetTime(clock.Now().Add(time.Hour))
-	sources.giveBack("192.0.2.1")
+	sources.release("192.0.2.1")
 	for range 3 {
-		if err := sources.take("192.0.2.1"); err != nil {
+		if err := sources.acquire("192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := sources.take("192.0.2.1"); err == nil {
+	if err := sources.acquire("192.0.2.1"); err == nil {
 		t.Error("more than a burst is left after an hour")
 	}
 }
@@ -72,11 +72,11 @@ func TestBudgetOfASource(t *testing.T) {
 func TestSourcesAreForgotten(t *testing.T) {
 	sources := newSources(Limits{UnauthenticatedRate: 0.001, UnauthenticatedBurst: 1}, 10, clocktesting.NewFakePassiveClock(time.Now()))
 	for i := range 100 {
-		// The first one is seen all the while, and is not the one to forget.
-		if err := sources.take("192.0.2.1"); (err == nil) != (i == 0) {
+		// The first source is used all the time, and must not be evicted.
+		if err := sources.acquire("192.0.2.1"); (err == nil) != (i == 0) {
 			t.Fatalf("after %d others: %v", i, err)
 		}
-		if err := sources.take(fmt.Sprintf("198.51.100.%d", i)); err != nil {
+		if err := sources.acquire(fmt.Sprintf("198.51.100.%d", i)); err != nil {
 			t.Fatal(err)
 		}
 		if len(sources.byName) > 10 || sources.recent.Len() != len(sources.byName) {
@@ -85,19 +85,19 @@ func TestSourcesAreForgotten(t *testing.T) {
 	}
 }
 
-// limited is a server whose sources may try a few times, and not again while the test
-// runs.
+// limited returns a server whose sources may send a few requests, and no more during the
+// test.
 func limited(t *testing.T, attempts int) *running {
 	t.Helper()
 	return start(t, api(), func(options *Options) {
-		options.RPC = registerJobs
+		options.RegisterGRPC = registerJobs
 		options.Limits.UnauthenticatedRate, options.Limits.UnauthenticatedBurst = 0.0001, attempts
 	})
 }
 
 const aJob = "/api/v1/namespaces/n/mpijobs/hello"
 
-// Whoever guesses tokens, many at a time, has no more of them reviewed than the budget.
+// A client that guesses many tokens at the same time gets no more reviews than the budget.
 func TestGuessedTokensAreNotReviewed(t *testing.T) {
 	running := limited(t, 10)
 	var guessing sync.WaitGroup
@@ -109,7 +109,7 @@ func TestGuessedTokensAreNotReviewed(t *testing.T) {
 			mutex.Lock()
 			defer mutex.Unlock()
 			found[got.code]++
-			if got.code == 429 && (got.header.Get("Retry-After") == "" || len(got.told.Suggestions) == 0) {
+			if got.code == 429 && (got.header.Get("Retry-After") == "" || len(got.apiErr.Suggestions) == 0) {
 				t.Errorf("429 without help: %v %s", got.header, got.body)
 			}
 		})
@@ -123,8 +123,8 @@ func TestGuessedTokensAreNotReviewed(t *testing.T) {
 	}
 }
 
-// Users who share the address of somebody who floods the server are let in if their
-// token is known, and take nothing from the budget if it is not.
+// Users who share the address of a flooding client are admitted if their token is known,
+// and use no budget if it is valid.
 func TestUsersBesideAFlood(t *testing.T) {
 	running := limited(t, 3)
 	get := func(user string) int { return running.do(t, http.MethodGet, aJob, user, nil).code }
@@ -156,7 +156,7 @@ func TestUsersBesideAFlood(t *testing.T) {
 	}
 }
 
-// Every way to call is limited alike.
+// REST, streams and gRPC are limited in the same way.
 func TestUnauthenticatedCallsAreLimitedEverywhere(t *testing.T) {
 	for name, call := range map[string]func(*testing.T, *running) (code int, retryAfter string){
 		"REST": func(t *testing.T, running *running) (int, string) {
@@ -197,7 +197,7 @@ func TestUnauthenticatedCallsAreLimitedEverywhere(t *testing.T) {
 	}
 }
 
-// overRPC calls without a token, and returns HTTP's code.
+// overRPC calls without a token, and returns the HTTP status code.
 func overRPC(t *testing.T, running *running, method string) (code int, retryAfter string) {
 	t.Helper()
 	var header metadata.MD
@@ -206,7 +206,7 @@ func overRPC(t *testing.T, running *running, method string) (code int, retryAfte
 	return code, strings.Join(header.Get("retry-after"), ",")
 }
 
-// What is open to everybody is limited too, but for what load balancers ask.
+// Public paths are limited as well, except those that load balancers use.
 func TestOpenPathsAreLimited(t *testing.T) {
 	running := limited(t, 2)
 	for range 2 {
@@ -224,7 +224,7 @@ func TestOpenPathsAreLimited(t *testing.T) {
 	}
 }
 
-// Nobody gets a budget of their own by a header that anybody can write.
+// A client cannot get another budget with a header.
 func TestForwardedForIsNotBelieved(t *testing.T) {
 	running := limited(t, 2)
 	var codes []int

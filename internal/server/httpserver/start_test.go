@@ -21,31 +21,30 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// guard lets in everybody whose token is a name, until it is revoked.
+// guard accepts every user name as a token, until it is revoked.
 type guard struct {
 	mutex   sync.Mutex
 	refused map[string]error
-	// known are those who were let in; reviews counts how often somebody else was asked
-	// for.
+	// known are the accepted users; reviews counts the reviews of unknown tokens.
 	known   map[string]bool
 	reviews int
 }
 
-// unauthorized is what those get who are not known.
+// unauthorized is the error for unknown users.
 var unauthorized = apierror.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
 
-func (guard *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
+func (g *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
 	caller := &auth.Caller{User: userOf(request), Source: "192.0.2.1"}
-	err := guard.StillValid(ctx, caller)
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	if !guard.known[caller.User] && caller.User != "" {
-		guard.reviews++
+	err := g.StillValid(ctx, caller)
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if !g.known[caller.User] && caller.User != "" {
+		g.reviews++
 	}
-	if guard.known == nil {
-		guard.known = map[string]bool{}
+	if g.known == nil {
+		g.known = map[string]bool{}
 	}
-	guard.known[caller.User] = err == nil
+	g.known[caller.User] = err == nil
 	return caller, err
 }
 
@@ -53,57 +52,57 @@ func userOf(request *http.Request) string {
 	return strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 }
 
-func (guard *guard) Knows(request *http.Request) bool {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	return guard.known[userOf(request)]
+func (g *guard) Knows(request *http.Request) bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.known[userOf(request)]
 }
 
-func (guard *guard) reviewed() int {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	return guard.reviews
+func (g *guard) reviewed() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.reviews
 }
 
-func (guard *guard) Allow(context.Context, *auth.Caller, auth.Rights) error { return nil }
+func (g *guard) Allow(context.Context, *auth.Caller, auth.Permission) error { return nil }
 
-func (guard *guard) StillValid(_ context.Context, caller *auth.Caller) error {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
+func (g *guard) StillValid(_ context.Context, caller *auth.Caller) error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
 	if caller.User == "" || strings.HasPrefix(caller.User, "guess-") {
 		return unauthorized
 	}
-	return guard.refused[caller.User]
+	return g.refused[caller.User]
 }
 
-func (guard *guard) revoke(user string) { guard.refuse(user, unauthorized) }
+func (g *guard) revoke(user string) { g.refuse(user, unauthorized) }
 
-// refuse answers with an error from now on.
-func (guard *guard) refuse(user string, err error) {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	guard.refused = map[string]error{user: err}
+// refuse returns an error for a user from now on.
+func (g *guard) refuse(user string, err error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.refused = map[string]error{user: err}
 }
 
-// buffer is written to and read side by side.
+// buffer is safe for concurrent use.
 type buffer struct {
 	mutex   sync.Mutex
 	content bytes.Buffer
 }
 
-func (buffer *buffer) Write(content []byte) (int, error) {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.content.Write(content)
+func (b *buffer) Write(content []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.Write(content)
 }
 
-func (buffer *buffer) String() string {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.content.String()
+func (b *buffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.String()
 }
 
-// running is a server that a test talks to.
+// running is a server under test.
 type running struct {
 	*Server
 	guard      *guard
@@ -113,8 +112,7 @@ type running struct {
 	ended      chan error
 }
 
-// start runs a server with an API of the test's. configure may change its options
-// before.
+// start runs a server with an API of the test. configure may change its options.
 func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	t.Helper()
 	if api == nil {
@@ -123,7 +121,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	running := &running{guard: &guard{}, audit: &buffer{}, log: &buffer{}, ended: make(chan error, 1)}
 	options := Options{
 		Address: "127.0.0.1:0", Guard: running.guard, API: api, Limits: DefaultLimits(), Drain: 5 * time.Second, Version: "1.2.3",
-		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, RPCStatus: statusOf,
+		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, GRPCStatus: statusOf,
 		Registry: prometheus.NewRegistry(),
 	}
 	if configure != nil {
@@ -134,7 +132,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 		t.Fatal(err)
 	}
 	running.Server = made
-	made.checkEvery = 20 * time.Millisecond
+	made.checkInterval = 20 * time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
 	running.stop = stop
 	started := make(chan net.Addr, 1)
@@ -159,18 +157,18 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	return running
 }
 
-// await ends the server, for tests that look at how it ends.
-func (running *running) await(t *testing.T) {
+// await waits until the server has ended.
+func (r *running) await(t *testing.T) {
 	t.Helper()
 	select {
-	case err := <-running.ended:
-		running.ended <- err
+	case err := <-r.ended:
+		r.ended <- err
 	case <-time.After(time.Minute):
 		t.Fatal("the server does not end")
 	}
 }
 
-// statusOf is an error as the tests' clients of gRPC see it.
+// statusOf converts an error to a gRPC status.
 func statusOf(err error) error {
 	told := apierror.From(err)
 	code, known := map[int]codes.Code{
@@ -182,17 +180,17 @@ func statusOf(err error) error {
 	return status.Error(code, told.Message)
 }
 
-// answer is what a client got.
+// answer is a response that a client received.
 type answer struct {
 	code   int
 	header http.Header
 	body   string
-	told   apierror.Error
+	apiErr apierror.Error
 }
 
-func (running *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
+func (r *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+running.address+path, body)
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,17 +219,17 @@ func exchange(t *testing.T, client *http.Client, request *http.Request) answer {
 	}
 	got := answer{code: response.StatusCode, header: response.Header, body: string(content)}
 	if response.StatusCode >= http.StatusBadRequest {
-		if err := json.Unmarshal(content, &got.told); err != nil {
+		if err := json.Unmarshal(content, &got.apiErr); err != nil {
 			t.Fatalf("%d is not in the common shape (%v): %s", got.code, err, content)
 		}
-		if got.told.Code != got.code || got.told.Message == "" || got.told.Reason == "" {
+		if got.apiErr.Code != got.code || got.apiErr.Message == "" || got.apiErr.Reason == "" {
 			t.Errorf("%d says of itself %s", got.code, content)
 		}
 	}
 	return got
 }
 
-// lines are those of a stream of JSON.
+// lines returns the lines of a stream of JSON.
 func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(stream.String()) {
@@ -244,7 +242,7 @@ func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 	return lines
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// tracing sends spans to where OpenTelemetry's own variables say, which are also how
-// it is set up further. nil traces nothing, and costs nothing.
+// tracing exports spans as the OpenTelemetry environment variables say. nil disables
+// tracing.
 type tracing struct {
 	provider  *sdktrace.TracerProvider
 	propagate propagation.TextMapPropagator
@@ -31,7 +31,7 @@ func newTracing(ctx context.Context, version string) (*tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	// What the variables say comes last, and counts.
+	// The environment variables take precedence.
 	about, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "trireme-server"), attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
@@ -44,25 +44,25 @@ func newTracing(ctx context.Context, version string) (*tracing, error) {
 }
 
 // http traces requests.
-func (tracing *tracing) http(next http.Handler) http.Handler {
-	if tracing == nil {
+func (t *tracing) http(next http.Handler) http.Handler {
+	if t == nil {
 		return next
 	}
-	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(tracing.provider), otelhttp.WithPropagators(tracing.propagate))
+	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(t.propagate))
 }
 
-// rpc are the options that trace calls over gRPC.
-func (tracing *tracing) rpc() []grpc.ServerOption {
-	if tracing == nil {
+// grpc returns the options that trace gRPC calls.
+func (t *tracing) grpc() []grpc.ServerOption {
+	if t == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(tracing.provider), otelgrpc.WithPropagators(tracing.propagate)))}
+	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(t.propagate)))}
 }
 
-// end sends what was not sent yet.
-func (tracing *tracing) end(ctx context.Context) error {
-	if tracing == nil {
+// end exports the remaining spans.
+func (t *tracing) end(ctx context.Context) error {
+	if t == nil {
 		return nil
 	}
-	return tracing.provider.Shutdown(ctx)
+	return t.provider.Shutdown(ctx)
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// traces collects the names of spans, as a collector of OpenTelemetry's would.
+// traces collects the names of spans, like an OpenTelemetry collector.
 type traces struct {
 	collector.UnimplementedTraceServiceServer
 	mutex sync.Mutex
@@ -21,13 +21,13 @@ type traces struct {
 }
 
 // Export is called by the server under test.
-func (traces *traces) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
-	traces.mutex.Lock()
-	defer traces.mutex.Unlock()
+func (t *traces) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	for _, resource := range request.ResourceSpans {
 		for _, scope := range resource.ScopeSpans {
 			for _, span := range scope.Spans {
-				traces.names = append(traces.names, span.Name)
+				t.names = append(t.names, span.Name)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestTracing(t *testing.T) {
 	t.Cleanup(collecting.Stop)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+listener.Addr().String())
 
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodGet, "/api/v1/namespaces/n/mpijobs/hello", "jane", nil); got.code != 200 {
 		t.Fatal(got.code)
 	}
@@ -53,7 +53,7 @@ func TestTracing(t *testing.T) {
 	if err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/GetMPIJob", wrapperspb.String("hello"), &answer); err != nil {
 		t.Fatal(err)
 	}
-	// What was not sent yet is sent when the server ends.
+	// The remaining spans are exported when the server ends.
 	running.stop()
 	running.await(t)
 	collected.mutex.Lock()

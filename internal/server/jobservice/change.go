@@ -18,19 +18,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/budget"
 )
 
-// fieldOwner is who is written down as the author of changes.
+// fieldOwner is the field manager of changes.
 const fieldOwner = client.FieldOwner("trireme-server")
 
-// Create stores a job with the caller's own rights.
-func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
+// Create creates a job with the caller's own permissions.
+func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
 	if given := object.GetNamespace(); given != "" && given != namespace {
-		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; leave it out, or make both the same", given, namespace)
+		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; remove it, or set both to the same namespace", given, namespace)
 	}
 	if object.GetName() == "" && object.GetGenerateName() == "" {
-		return nil, apierror.Invalid("metadata.name", "is required: give the job a name, or a metadata.generateName that one is made from")
+		return nil, apierror.Invalid("metadata.name", "is required: set metadata.name or metadata.generateName")
 	}
-	// What is stored is read into the same object: a status that a client made up must
-	// not look as if it had been stored.
+	// The stored object is read into the same variable: a status that a client sent must
+	// not look as if it were stored.
 	submitted := submission(kind, object)
 	submitted.SetNamespace(namespace)
 	options := []client.CreateOption{fieldOwner}
@@ -41,21 +41,21 @@ func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespac
 		return nil, err
 	}
 	auth.RecordFrom(ctx).Name = submitted.GetName()
-	return presentable(kind, submitted), nil
+	return forClient(kind, submitted), nil
 }
 
-// presentable is an object as clients get it.
-func presentable(kind *jobview.Kind, object client.Object) client.Object {
+// forClient prepares an object for clients.
+func forClient(kind *jobview.Kind, object client.Object) client.Object {
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	object.SetManagedFields(nil)
 	return object
 }
 
-// Delete deletes a job and, by their owner references, all that belongs to it.
-// Kubernetes does not pass a grace period on from a job to its pods, so the pods are
-// deleted with it first, with the caller's own rights. A job that may not be deleted
-// keeps them.
-func (service *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
+// Delete deletes a job and, by owner references, its pods and other objects. Kubernetes
+// does not pass a grace period from a job to its pods, so with a grace period the pods are
+// deleted first, with the caller's own permissions. The dry run before keeps the pods of a
+// job that may not be deleted.
+func (s *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
 	from := auth.CallerFrom(ctx).Client
 	object := ref.Kind.NewObject()
 	object.SetNamespace(ref.Namespace)
@@ -90,7 +90,7 @@ func deletion(dryRun bool) []client.DeleteOption {
 	return options
 }
 
-// readLive is a job as the cluster has it, read with the caller's own rights.
+// readLive reads a job from the API server with the caller's own permissions.
 func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 	if err := budget.Take(ctx, budget.LargestObject); err != nil {
 		return nil, err
@@ -98,16 +98,16 @@ func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 	return job.Kind.Get(ctx, auth.CallerFrom(ctx).Client, job.Namespace, job.Name)
 }
 
-// Suspend takes a job from its nodes, or gives it back.
-func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
+// Suspend suspends or resumes a job.
+func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
-	seen, err := readLive(ctx, job)
+	view, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	if seen.Finished() {
-		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
-			"Restart it, or create it anew under another name")
+	if view.Finished() {
+		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has finished (%s); nothing was changed", job.Kind.Kind, job.Name, view.Phase),
+			"Restart it, or create it again under another name")
 	}
 	object := job.Kind.NewObject()
 	object.SetNamespace(job.Namespace)
@@ -115,61 +115,62 @@ func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (
 	if err := caller.Client.Patch(ctx, object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
 		return nil, err
 	}
-	return presentable(job.Kind, object), nil
+	return forClient(job.Kind, object), nil
 }
 
-// finishTimeout is what the rest of a change may take that has begun.
+// finishTimeout is the timeout of the last steps of a change, after a client has
+// disconnected.
 const finishTimeout = 10 * time.Second
 
-// Restart creates a job like one that has failed, and deletes that one afterwards:
-// whatever goes wrong, one of them is there.
-func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
+// Restart creates a copy of a failed job, then deletes the failed job: if a step fails, at
+// least one of them exists.
+func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
-	seen, err := readLive(ctx, job)
+	view, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	if seen.Phase != training.PhaseFailed {
+	if view.Phase != training.PhaseFailed {
 		return nil, apierror.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
-			fmt.Sprintf("It is %s: delete it and create it anew, or create another one", seen.State()))
+			fmt.Sprintf("The job is %s: delete and recreate it, or create another job", view.State()))
 	}
-	same := client.Preconditions{UID: new(seen.GetUID())}
-	// Whether the caller may delete it is known before anything is made.
-	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(true), same)...); err != nil {
+	precondition := client.Preconditions{UID: new(view.GetUID())}
+	// Check that the caller may delete the job before anything is created.
+	if err := caller.Client.Delete(ctx, view.Object, append(deletion(true), precondition)...); err != nil {
 		return nil, err
 	}
-	again := service.again(seen)
-	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
+	retry := s.retryJob(view)
+	if err := caller.Client.Create(ctx, retry, fieldOwner); err != nil {
 		return nil, err
 	}
-	auth.RecordFrom(ctx).Name = again.GetName()
-	// A client that goes away now would leave both.
+	auth.RecordFrom(ctx).Name = retry.GetName()
+	// A client that disconnects now would leave both jobs.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer stop()
-	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(false), same)...); client.IgnoreNotFound(err) != nil {
-		told := *apierror.From(err)
-		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
-		told.Suggestions = append(told.Suggestions, fmt.Sprintf("Delete %q", job.Name))
-		return nil, &told
+	if err := caller.Client.Delete(ctx, view.Object, append(deletion(false), precondition)...); client.IgnoreNotFound(err) != nil {
+		apiErr := *apierror.From(err)
+		apiErr.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, retry.GetName(), job.Name, apiErr.Message)
+		apiErr.Suggestions = append(apiErr.Suggestions, fmt.Sprintf("Delete %q", job.Name))
+		return nil, &apiErr
 	}
-	return presentable(job.Kind, again), nil
+	return forClient(job.Kind, retry), nil
 }
 
-// again is a job to be created like one that has ended.
-func (service *Service) again(seen *jobview.View) client.Object {
-	object := seen.Kind.NewObject()
-	copyInto(seen.Object, object)
+// retryJob returns a copy of a failed job, to be created.
+func (s *Service) retryJob(view *jobview.View) client.Object {
+	object := view.Kind.NewObject()
+	copyInto(view.Object, object)
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	// Those are the ended job's own, and are set anew.
+	// These belong to the failed job, and are set again.
 	for _, key := range []string{training.LabelJobName, training.LabelJobType} {
 		delete(labels, key)
 	}
 	for _, key := range []string{training.AnnotationCreatedBy, "kubectl.kubernetes.io/last-applied-configuration"} {
 		delete(annotations, key)
 	}
-	object.SetNamespace(seen.GetNamespace())
-	made := seen.Identity()
-	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, service.Clock.Now().Unix()))
+	object.SetNamespace(view.GetNamespace())
+	j := view.Identity()
+	object.SetName(j.Kind.RetryName(j.Name, j.Worker.Replicas, s.Clock.Now().Unix()))
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 	return object

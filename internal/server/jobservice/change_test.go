@@ -31,19 +31,19 @@ func trainJob(name string, nodes int32) *v2alpha1.TrainJob {
 	return &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v2alpha1.TrainJobSpec{Trainer: v2alpha1.Trainer{NumNodes: &nodes}}}
 }
 
-// A TrainJob has at most 44 characters, after a restart too.
+// The name of a TrainJob has at most 44 characters, also after a restart.
 func TestAgainHasANameThatFits(t *testing.T) {
 	for length := 1; length <= 44; length++ {
 		failed := trainJob(strings.Repeat("a", length), 2)
-		again := New(Options{Clock: clockAt(1789456789)}).again(jobview.Of(failed))
+		again := New(Options{Clock: clockAt(1789456789)}).retryJob(jobview.Of(failed))
 		if name := again.GetName(); len(name) > 44 {
 			t.Errorf("a name of %d characters becomes %s, of %d", length, name, len(name))
 		}
 	}
 }
 
-// What belonged to the job before does not go into the next.
-func TestAgain(t *testing.T) {
+// Fields that belong to the failed job are not copied.
+func TestRetryJob(t *testing.T) {
 	failed := mpiJob("train", 2)
 	failed.UID, failed.ResourceVersion, failed.Finalizers = "b7", "12", []string{"somebody.example/waits"}
 	failed.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
@@ -51,7 +51,7 @@ func TestAgain(t *testing.T) {
 	failed.Annotations = map[string]string{training.AnnotationCreatedBy: "ada", "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept"}
 	failed.Status.Phase = training.PhaseFailed
 
-	again := New(Options{Clock: clockAt(100)}).again(jobview.Of(failed)).(*v2beta1.MPIJob)
+	again := New(Options{Clock: clockAt(100)}).retryJob(jobview.Of(failed)).(*v2beta1.MPIJob)
 	if again.Name != "train-retry-100" || again.Namespace != "team" || again.UID != "" || again.ResourceVersion != "" || len(again.OwnerReferences) > 0 || len(again.Finalizers) > 0 || again.Status.Phase != "" {
 		t.Errorf("it is %+v, status %+v", again.ObjectMeta, again.Status)
 	}
@@ -66,8 +66,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What a caller asks for is what the pods get, and nothing is deleted of a job that
-// may not be deleted.
+// The pods get the grace period of the request, and nothing is deleted if the job may not
+// be deleted.
 func TestDeleteWithAGracePeriod(t *testing.T) {
 	refused := errors.New("refused")
 	tests := map[string]struct {

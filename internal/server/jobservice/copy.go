@@ -8,19 +8,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// submission is a job as it is submitted: without what only the cluster says of it.
+// submission returns a job as it is submitted, without the fields that the cluster sets.
 func submission(kind *jobview.Kind, from client.Object) client.Object {
-	made := kind.NewObject()
-	copyInto(from, made)
-	made.SetNamespace(from.GetNamespace())
-	made.SetName(from.GetName())
-	made.SetGenerateName(from.GetGenerateName())
-	made.SetFinalizers(from.GetFinalizers())
-	made.SetOwnerReferences(from.GetOwnerReferences())
-	return made
+	result := kind.NewObject()
+	copyInto(from, result)
+	result.SetNamespace(from.GetNamespace())
+	result.SetName(from.GetName())
+	result.SetGenerateName(from.GetGenerateName())
+	result.SetFinalizers(from.GetFinalizers())
+	result.SetOwnerReferences(from.GetOwnerReferences())
+	return result
 }
 
-// copyInto copies what a user has written: the spec, labels and annotations.
+// copyInto copies the user's fields: spec, labels and annotations.
 func copyInto(from, to client.Object) {
 	switch from := from.(type) {
 	case *v2alpha1.TrainJob:

@@ -15,63 +15,65 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// may asks whether the caller has a right to jobs of a kind. Most have it for all jobs
-// of a namespace, and then nobody has to be asked about each of them.
-func (service *Service) may(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
-	rights := auth.Rights{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
-	err := service.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+// checkAllowed checks a permission for jobs of a kind. Most callers have it for a whole
+// namespace, so that is checked first, to avoid a review per job.
+func (s *Service) checkAllowed(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
+	permission := auth.Permission{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
+	err := s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
 	if err == nil || name == "" || apierror.From(err).Code != http.StatusForbidden {
 		return err
 	}
-	rights.Name = name
-	return service.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+	permission.Name = name
+	return s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
 }
 
-// Get is a job. What was created a moment ago may not be in the memory yet: it is
-// asked for before it is said not to be there.
-func (service *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
-	seen, err := service.view(ctx, job)
+// Get returns a job. A new job may not be in the cache yet, so the API server is asked
+// before "not found" is returned.
+func (s *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
+	view, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	return seen.Object, nil
+	return view.Object, nil
 }
 
-// view is a job that the caller may read, as a copy.
-func (service *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
-	if err := service.may(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
+// view returns a copy of a job that the caller may read.
+func (s *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
+	if err := s.checkAllowed(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
 		return nil, err
 	}
 	caller := auth.CallerFrom(ctx)
-	found, err := service.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
+	object, err := s.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
 	if err != nil && apierror.From(err).Code == http.StatusNotFound {
-		seen, err := readLive(ctx, job)
+		view, err := readLive(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		return jobview.Of(presentable(job.Kind, seen.Object)), nil
+		return jobview.Of(forClient(job.Kind, view.Object)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return jobview.Of(presentable(job.Kind, found.DeepCopyObject().(client.Object))), nil
+	return jobview.Of(forClient(job.Kind, object.DeepCopyObject().(client.Object))), nil
 }
 
-// List is the jobs of a namespace or, without one, of all that the caller may list.
-func (service *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
-	err := service.may(ctx, "list", kind, query.Namespace, "")
+// List lists the jobs of a namespace or, without one, of all namespaces in which the
+// caller may list jobs.
+func (s *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+	err := s.checkAllowed(ctx, "list", kind, query.Namespace, "")
 	if err != nil && (query.Namespace != "" || apierror.From(err).Code != http.StatusForbidden) {
 		return nil, err
 	}
 	if err != nil {
-		return service.listAllowed(ctx, kind, query)
+		return s.listAllowed(ctx, kind, query)
 	}
-	return service.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
+	return s.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
 }
 
-// listAllowed is the jobs of the namespaces that the caller may list. The source only
-// says which there are: while it is read nobody can be asked, for others wait for it.
-func (service *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+// listAllowed lists the jobs of the namespaces that the caller may list. The source
+// collects the unknown namespaces, which are checked between two lists: a check must not
+// run while the source is locked.
+func (s *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	allowed := map[string]bool{}
 	for {
 		var unknown []string
@@ -81,28 +83,28 @@ func (service *Service) listAllowed(ctx context.Context, kind *jobview.Kind, que
 			}
 			return allowed[namespace]
 		}
-		page, err := service.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
+		page, err := s.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
 		if err != nil || len(unknown) == 0 {
 			return page, err
 		}
-		if err := service.askEach(ctx, kind, unknown, allowed); err != nil {
+		if err := s.checkNamespaces(ctx, kind, unknown, allowed); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// askAtOnce is about how many namespaces of one list the cluster is asked at a time.
-const askAtOnce = 10
+// parallelChecks is the number of namespaces that are checked at the same time.
+const parallelChecks = 10
 
-// askEach notes in which namespaces the caller may list jobs. An answer that cannot be
-// had is no answer: a list must not lack something without a word.
-func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
+// checkNamespaces checks in which namespaces the caller may list jobs. If a check fails
+// with an error, so does the list: it must not be incomplete without an error.
+func (s *Service) checkNamespaces(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
 	answers := make([]error, len(namespaces))
 	var asking errgroup.Group
-	asking.SetLimit(askAtOnce)
+	asking.SetLimit(parallelChecks)
 	for i, namespace := range namespaces {
 		asking.Go(func() error {
-			answers[i] = service.may(ctx, "list", kind, namespace, "")
+			answers[i] = s.checkAllowed(ctx, "list", kind, namespace, "")
 			if answers[i] != nil && apierror.From(answers[i]).Code != http.StatusForbidden {
 				return answers[i]
 			}
@@ -116,25 +118,25 @@ func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespa
 	return err
 }
 
-// Watch is what becomes of the jobs of a namespace, or of one job.
-func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
-	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
+// Watch streams the changes of the jobs of a namespace, or of one job.
+func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
+	if err := s.checkAllowed(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
 	}
 	if err := watch.Validate(); err != nil {
 		return nil, err
 	}
-	return service.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
+	return s.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
-// Events are those of a job, and the warnings of its pods, oldest first.
-func (service *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
-	seen, err := service.view(ctx, job)
+// Events returns the events of a job and the warnings of its pods, oldest first.
+func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
+	view, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	from := auth.CallerFrom(ctx).Client
-	pods, err := podsOf(ctx, from, seen)
+	pods, err := podsOf(ctx, from, view)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +144,13 @@ func (service *Service) Events(ctx context.Context, job JobRef) ([]Event, error)
 	for i := range pods {
 		names[pods[i].Name] = true
 	}
-	found, err := jobview.Events(ctx, from, seen, names)
+	list, err := jobview.Events(ctx, from, view, names)
 	if err != nil {
 		return nil, err
 	}
-	events := make([]Event, 0, len(found))
-	for i := range found {
-		event := &found[i]
+	events := make([]Event, 0, len(list))
+	for i := range list {
+		event := &list[i]
 		source := event.Source.Component
 		if source == "" {
 			source = event.ReportingController

@@ -20,36 +20,36 @@ var (
 	away      = apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster cannot be asked")
 )
 
-// gate is a guard that answers by namespace.
+// gate is a guard that decides by namespace.
 type gate struct {
 	auth.Guard
 	answers map[string]error
-	// reading is held while jobs are read: nobody may be asked then.
+	// reading is held while jobs are read: permissions must not be checked then.
 	reading *sync.RWMutex
 	broken  atomic.Bool
 }
 
-func (gate *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Rights) error {
-	if !gate.reading.TryRLock() {
-		gate.broken.Store(true)
+func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Permission) error {
+	if !g.reading.TryRLock() {
+		g.broken.Store(true)
 	} else {
-		defer gate.reading.RUnlock()
+		defer g.reading.RUnlock()
 	}
-	return gate.answers[rights.Namespace]
+	return g.answers[rights.Namespace]
 }
 
-// places is a source of a job in each of some namespaces.
-type places struct {
+// jobPerNamespace is a source with one job in each of some namespaces.
+type jobPerNamespace struct {
 	jobwatch.Source
 	namespaces []string
 	reading    *sync.RWMutex
 }
 
-func (places *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
-	places.reading.Lock()
-	defer places.reading.Unlock()
+func (p *jobPerNamespace) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	page := &jobwatch.Page{}
-	for _, namespace := range places.namespaces {
+	for _, namespace := range p.namespaces {
 		if query.Allowed == nil || query.Allowed(namespace) {
 			page.Entries = append(page.Entries, jobwatch.Entry{Row: &jobview.Row{Namespace: namespace}})
 		}
@@ -57,7 +57,7 @@ func (places *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Qu
 	return page, nil
 }
 
-func TestListsShowWhatMayBeListed(t *testing.T) {
+func TestListsFollowPermissions(t *testing.T) {
 	tests := map[string]struct {
 		answers map[string]error
 		want    []string
@@ -74,7 +74,7 @@ func TestListsShowWhatMayBeListed(t *testing.T) {
 			reading := &sync.RWMutex{}
 			guard := &gate{answers: test.answers, reading: reading}
 			service := New(Options{Guard: guard, Jobs: func(*auth.Caller) jobwatch.Source {
-				return &places{namespaces: []string{"a", "b", "c"}, reading: reading}
+				return &jobPerNamespace{namespaces: []string{"a", "b", "c"}, reading: reading}
 			}})
 			page, err := service.List(auth.WithCaller(t.Context(), &auth.Caller{}), jobview.MPIJobs, jobwatch.Query{})
 			if err != test.err {

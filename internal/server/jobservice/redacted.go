@@ -10,9 +10,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// redacted are lines without their secrets. Ranks of one container are told apart: they
-// may print the same key at the same time.
-func redacted(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
+// redactLines removes secrets from lines. The ranks of a container are separate sources:
+// they may print the same key at the same time.
+func redactLines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
 	return func(yield func(joblog.Line, error) bool) {
 		filter := redact.New()
 		open := map[string]joblog.Line{}
@@ -38,7 +38,7 @@ func redacted(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error]
 	}
 }
 
-// flush ends the lines that were cut off. It is false if the reader wants no more.
+// flush completes lines that were cut off. It returns false if the reader wants no more.
 func flush(filter *redact.Filter, open map[string]joblog.Line, yield func(joblog.Line, error) bool) bool {
 	for _, source := range slices.Sorted(maps.Keys(open)) {
 		line := open[source]

@@ -12,7 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// fromLines is a stream of lines that ends with an error, if there is one.
+// fromLines returns a stream of lines, which ends with an error if there is one.
 func fromLines(lines []joblog.Line, err error) iter.Seq2[joblog.Line, error] {
 	return func(yield func(joblog.Line, error) bool) {
 		for _, line := range lines {
@@ -26,7 +26,7 @@ func fromLines(lines []joblog.Line, err error) iter.Seq2[joblog.Line, error] {
 	}
 }
 
-// read is what is shown of lines, written as pod: text, and the error.
+// read returns the redacted lines, as pod: text, and the error.
 func read(lines iter.Seq2[joblog.Line, error]) (shown []string) {
 	for line, err := range lines {
 		if err != nil {
@@ -37,7 +37,7 @@ func read(lines iter.Seq2[joblog.Line, error]) (shown []string) {
 	return shown
 }
 
-// keyLines are those of a key.
+// keyLines returns the lines of a private key.
 func keyLines(kind string, lines int) []string {
 	key := []string{"-----BEGIN " + kind + "-----"}
 	for i := range lines {
@@ -46,7 +46,7 @@ func keyLines(kind string, lines int) []string {
 	return append(key, "shortSecret==", "-----END "+kind+"-----")
 }
 
-// Keys of several pods and ranks come at the same time, with other lines between.
+// Keys of several pods and ranks are interleaved with other lines.
 func TestKeysOfManyLines(t *testing.T) {
 	for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"} {
 		t.Run(kind, func(t *testing.T) {
@@ -64,24 +64,24 @@ func TestKeysOfManyLines(t *testing.T) {
 			}
 			lines = append(lines, joblog.Line{Pod: "a", Text: "trains on"})
 			want = append(want, "a/0 trains on")
-			if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+			if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// A stream that ends, or breaks, in the middle of a line: what was held back is shown.
+// If a stream ends or fails within a line, the held-back text is returned.
 func TestStreamsEndInALine(t *testing.T) {
 	lines := []joblog.Line{{Pod: "b", Text: "half a token=a1b2", Continues: true}, {Pod: "a", Text: "well", Continues: true}, {Pod: "b", Text: "c3d4", Continues: true}}
 	want := []string{"b/0 ", "a/0 ", "b/0 ", "a/0 well", "b/0 half a token=[redacted]"}
-	if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+	if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(append(want, "error: broken"), read(redacted(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
+	if diff := cmp.Diff(append(want, "error: broken"), read(redactLines(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
 		t.Error(diff)
 	}
-	for range redacted(fromLines(lines, nil)) {
+	for range redactLines(fromLines(lines, nil)) {
 		break
 	}
 }

@@ -1,5 +1,5 @@
-// Package service does what the server's clients ask for, with the rights of whoever
-// asks. REST and gRPC are two ways to say the same: what can be asked is here.
+// Package jobservice has the operations of the server, with the permissions of the caller.
+// REST and gRPC are two APIs for it.
 package jobservice
 
 import (
@@ -19,114 +19,114 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// Interface is all that can be asked. The caller is in the context
-// (access.WithCaller). Every error can be told to clients with problem.From.
+// Interface has all operations. The caller is in the context (auth.WithCaller).
+// apierror.From converts all errors for clients.
 type Interface interface {
-	// Create stores a job. Its namespace is the argument's; dryRun only judges it.
+	// Create creates a job in a namespace; dryRun only validates it.
 	Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error)
 	Get(ctx context.Context, job JobRef) (client.Object, error)
 	List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error)
 	Delete(ctx context.Context, job JobRef, options DeleteOptions) error
-	// Suspend takes a job from its nodes, or gives it back.
+	// Suspend suspends or resumes a job.
 	Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error)
-	// Restart creates a job like one that has ended, under a new name, and deletes
-	// that one afterwards.
+	// Restart creates a copy of a failed job under a new name, then deletes the failed
+	// job.
 	Restart(ctx context.Context, job JobRef) (client.Object, error)
 
-	// Watch and Logs are refused at once, or begin; an error that comes later is the
-	// last that they yield.
+	// Watch and Logs return an error immediately, or start; a later error is the last
+	// element.
 	Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error)
-	// Logs are the lines of a job's pods in the order of their time, without secrets.
+	// Logs returns the log lines of a job's pods, sorted by time, without secrets.
 	Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error)
 	Events(ctx context.Context, job JobRef) ([]Event, error)
-	// Usage is what the job's pods use and have used.
+	// Usage returns the resource usage of a job's pods.
 	Usage(ctx context.Context, job JobRef, window time.Duration) (*usage.Report, error)
 
-	// Diagnose finds what keeps a job from running, Preflight what would; without an
-	// object it looks at the namespace alone.
+	// Diagnose finds why a job does not run, Preflight whether a job can run; without an
+	// object it only checks the namespace.
 	Diagnose(ctx context.Context, job JobRef) (*preflight.Diagnosis, error)
 	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
 	Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error)
-	// Runtime is a namespace's own or, without one, the cluster's.
+	// Runtime returns a runtime of a namespace or, without one, of the cluster.
 	Runtime(ctx context.Context, namespace, name string) (*Runtime, error)
 }
 
-// Options are what the service works with.
+// Options are the dependencies of the service.
 type Options struct {
 	Guard auth.Guard
-	// Jobs is where a caller's jobs are read. Whether they may is asked before.
+	// Jobs returns the source of a caller's jobs. Permissions are checked before.
 	Jobs func(*auth.Caller) jobwatch.Source
-	// Usage measures pods, with a caller's rights where they matter.
+	// Usage measures pods, with the caller's permissions if needed.
 	Usage func(client.Reader) usage.Source
-	// OperatorNamespace is where the operator runs.
+	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 	Clock             clock.PassiveClock
 }
 
-// Service does what callers ask for.
+// Service implements the operations.
 type Service struct{ Options }
 
 var _ Interface = (*Service)(nil)
 
-// New is a service. It holds nothing of its own: any number may run side by side.
+// New creates a service. It has no state: any number may run at the same time.
 func New(options Options) *Service { return &Service{Options: options} }
 
-// JobRef names a job.
+// JobRef identifies a job.
 type JobRef struct {
 	Kind            *jobview.Kind
 	Namespace, Name string
 }
 
-// DeleteOptions are how to delete a job.
+// DeleteOptions of a job.
 type DeleteOptions struct {
-	// GracePeriodSeconds that its pods have; nil is their own.
+	// GracePeriodSeconds of its pods; nil keeps their own.
 	GracePeriodSeconds *int64
 	DryRun             bool
 }
 
-// LogOptions are which lines to read.
+// LogOptions select log lines.
 type LogOptions struct {
-	// Role is launcher or worker; empty is both.
+	// Role is launcher or worker; empty selects both.
 	Role string
-	// Worker is the only worker.
+	// Worker selects one worker.
 	Worker    *int32
 	Container string
 	Follow    bool
 	Previous  bool
-	// Tail is how many lines of each container to begin with; nil is all.
+	// Tail is the number of lines from the end of each container's log; nil selects all.
 	Tail  *int64
 	Since time.Time
 }
 
-// RuntimeQuery is which runtimes to list.
+// RuntimeQuery selects runtimes.
 type RuntimeQuery struct {
-	// Namespace whose own runtimes are wanted; empty is none.
+	// Namespace whose runtimes are listed; empty lists none.
 	Namespace string
-	// OnlyOwn leaves out those of the cluster.
+	// OnlyOwn omits the runtimes of the cluster.
 	OnlyOwn bool
-	// Framework that they are for; empty is any.
+	// Framework of the runtimes; empty selects any.
 	Framework string
 }
 
-// Event is something that Kubernetes or the operator noted of a job or its pods.
+// Event is a Kubernetes event about a job or its pods.
 type Event struct {
 	Type      string    `json:"type"`
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
 	Timestamp time.Time `json:"timestamp"`
 	Source    string    `json:"source"`
-	// Object that it is about, as Kind/name.
+	// Object of the event, as Kind/name.
 	Object string `json:"object"`
 	Count  int32  `json:"count"`
 }
 
-// Quota is what a namespace may use and uses.
+// Quota has the quotas of a namespace and their usage.
 type Quota struct {
 	Namespace string       `json:"namespace"`
 	Quotas    []QuotaUsage `json:"quotas"`
-	// ActiveJobs are those of both kinds that have not ended.
+	// ActiveJobs is the number of jobs of both kinds that have not finished.
 	ActiveJobs int `json:"activeJobs"`
 }
 
@@ -137,7 +137,7 @@ type QuotaUsage struct {
 	Used corev1.ResourceList `json:"used"`
 }
 
-// Runtime is what TrainJobs are made from.
+// Runtime is the template of TrainJobs.
 type Runtime struct {
 	Name              string `json:"name"`
 	Kind              string `json:"kind"`

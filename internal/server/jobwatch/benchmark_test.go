@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// jobsFor are jobs in ten namespaces, of four phases and two teams.
+// jobsFor returns jobs in ten namespaces, with four phases and two teams.
 func jobsFor(count int) []client.Object {
 	var jobs []client.Object
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -18,38 +18,38 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Cache is the jobs of both kinds in memory, read with the server's own rights:
-// whoever asks it must have been asked first whether they may.
+// Cache has the jobs of both kinds in memory, read with the server's own permissions:
+// check the caller's permissions before you use it.
 type Cache struct {
 	kinds map[*jobview.Kind]*cached
 }
 
 var _ Source = (*Cache)(nil)
 
-// cached is one kind.
+// cached has the jobs of one kind.
 type cached struct {
 	*store
-	filler *filler
-	keeper *keeper
+	history *historyLoader
+	syncer  *syncer
 }
 
-// Options are how a cache is kept.
+// Options of a cache.
 type Options struct {
-	// History is how many changes of each kind are kept for readers who come back, or
-	// are slow; 0 is DefaultHistory.
+	// History is the number of changes of each kind to keep for clients that resume or are
+	// slow; 0 means DefaultHistory.
 	History int
-	// Registry is where metrics are registered; nil is nowhere.
+	// Registry for metrics; nil registers none.
 	Registry prometheus.Registerer
-	// Log is told of trouble with the API server; nil is slog's own.
+	// Log gets errors of the API server; nil uses slog.Default.
 	Log *slog.Logger
 }
 
-// DefaultHistory is how many changes are kept. It is more than the API server keeps
-// itself.
+// DefaultHistory is the default number of changes to keep. It is more than the API server
+// keeps.
 const DefaultHistory = 8192
 
-// NewCache is a cache that is empty until it runs. The client acts with the server's
-// rights; it must be able to get, list and watch the jobs of all namespaces.
+// NewCache returns a cache that is empty until Run. The client has the server's
+// permissions; it must be able to get, list and watch jobs in all namespaces.
 func NewCache(cluster client.WithWatch, options Options) *Cache {
 	if options.History == 0 {
 		options.History = DefaultHistory
@@ -58,27 +58,27 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 		options.Log = slog.Default()
 	}
 	metrics := newMetrics(options.Registry)
-	made := &Cache{kinds: map[*jobview.Kind]*cached{}}
+	c := &Cache{kinds: map[*jobview.Kind]*cached{}}
 	for _, kind := range jobview.Kinds {
 		remote := remote{client: cluster, kind: kind}
 		store := newStore(kind, options.History, metrics.of(kind))
-		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote, options.Log)}
+		c.kinds[kind] = &cached{store: store, history: newHistoryLoader(store, remote), syncer: newSyncer(store, remote, options.Log)}
 	}
-	return made
+	return c
 }
 
-// Run keeps the cache until the context ends.
-func (cache *Cache) Run(ctx context.Context) {
+// Run keeps the cache up to date until the context ends.
+func (c *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, cached := range cache.kinds {
-		running.Go(func() { cached.keeper.run(ctx) })
+	for _, cached := range c.kinds {
+		running.Go(func() { cached.syncer.run(ctx) })
 	}
 	running.Wait()
 }
 
-// HasSynced is true once every job has been read.
-func (cache *Cache) HasSynced() bool {
-	for _, cached := range cache.kinds {
+// HasSynced returns true once all jobs have been read.
+func (c *Cache) HasSynced() bool {
+	for _, cached := range c.kinds {
 		if !cached.hasSynced() {
 			return false
 		}
@@ -86,16 +86,16 @@ func (cache *Cache) HasSynced() bool {
 	return true
 }
 
-// WaitForSync returns when every job has been read, or the context has ended.
-func (cache *Cache) WaitForSync(ctx context.Context) error {
-	for _, cached := range cache.kinds {
+// WaitForSync waits until all jobs have been read, or the context ends.
+func (c *Cache) WaitForSync(ctx context.Context) error {
+	for _, cached := range c.kinds {
 		for {
-			synced, moved := cached.state()
+			synced, changed := cached.state()
 			if synced {
 				break
 			}
 			select {
-			case <-moved:
+			case <-changed:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -104,105 +104,106 @@ func (cache *Cache) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Broken is how long the cache has heard nothing, because the API server does not let
-// it watch: 0 as long as all is well. What it knows gets old meanwhile.
-func (cache *Cache) Broken() time.Duration {
+// BrokenFor returns how long there has been no watch of the API server; 0 while a watch is
+// running. The cached jobs are at least that old.
+func (c *Cache) BrokenFor() time.Duration {
 	longest := time.Duration(0)
 	now := time.Now()
-	for _, cached := range cache.kinds {
-		longest = max(longest, cached.keeper.brokenFor(now))
+	for _, cached := range c.kinds {
+		longest = max(longest, cached.syncer.brokenFor(now))
 	}
 	return longest
 }
 
-func (store *store) hasSynced() bool {
-	synced, _ := store.state()
+func (s *store) hasSynced() bool {
+	synced, _ := s.state()
 	return synced
 }
 
-// state is whether every job has been read, and what to wait for if not.
-func (store *store) state() (bool, <-chan struct{}) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.synced, store.moved
+// state returns whether all jobs have been read, and a channel that is closed at the next
+// change.
+func (s *store) state() (bool, <-chan struct{}) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.synced, s.changed
 }
 
-// ready is what is known of a kind.
-func (cache *Cache) ready(kind *jobview.Kind) (*cached, error) {
-	cached := cache.kinds[kind]
+// ready returns the jobs of a kind, or an error before the first sync.
+func (c *Cache) ready(kind *jobview.Kind) (*cached, error) {
+	cached := c.kinds[kind]
 	if !cached.hasSynced() {
-		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server has just started and has not read the jobs yet", "Try again in a moment")
+		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server is starting and has not loaded the jobs yet", "Retry in a few seconds")
 	}
 	return cached, nil
 }
 
-// Get is one job.
-func (cache *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
-	cached, err := cache.ready(kind)
+// Get returns a job.
+func (c *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
+	cached, err := c.ready(kind)
 	if err != nil {
 		return nil, err
 	}
-	found := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
-	if found == nil {
+	e := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
+	if e == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.GVK.Group, Resource: kind.Plural}, name)
 	}
-	if err := takeBytes(ctx, found.size); err != nil {
+	if err := takeBytes(ctx, e.size); err != nil {
 		return nil, err
 	}
-	whole, err := cached.remote().whole(ctx, found.Object)
+	whole, err := cached.remote().whole(ctx, e.Object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		err = ofServer(err)
+		err = hideServerError(err)
 	}
 	return whole, err
 }
 
-// entry is nil if there is no such job.
-func (store *store) entry(key types.NamespacedName) *entry {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.entries[key]
+// entry returns nil if the job does not exist.
+func (s *store) entry(key types.NamespacedName) *entry {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.entries[key]
 }
 
-func (cached *cached) remote() remote { return cached.keeper.remote }
+func (c *cached) remote() remote { return c.syncer.remote }
 
-// List is a page of jobs.
-func (cache *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
+// List returns a page of jobs.
+func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	cached, err := cache.ready(kind)
+	cached, err := c.ready(kind)
 	if err != nil {
 		return nil, err
 	}
 	matching, version := cached.matching(prepared)
 	page, err := prepared.page(ctx, matching, at(version).String(), cached.remote())
 	if err != nil {
-		return nil, ofServer(err)
+		return nil, hideServerError(err)
 	}
 	return page, nil
 }
 
-// matching is the entries that a query wants, by namespace and name.
-func (store *store) matching(query *prepared) ([]*entry, uint64) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return query.filter(store.inNamespace(query.Namespace)), store.newest
+// matching returns the entries that match a query, sorted by namespace and name.
+func (s *store) matching(query *preparedQuery) ([]*entry, uint64) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return query.filter(s.inNamespace(query.Namespace)), s.newest
 }
 
-// Watch tells what becomes of jobs. A reader has nothing but a number in the store's
-// history, so it costs nothing while it is slow; when its number is forgotten it must
+// Watch streams the changes of jobs. A client is only a position in the store's history,
+// so a slow client costs nothing; when its position is no longer in the history, it must
 // start over.
-func (cache *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
+func (c *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		cached, err := cache.ready(kind)
+		cached, err := c.ready(kind)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		cached.metrics.watchers.Inc()
 		defer cached.metrics.watchers.Dec()
-		err = cached.tell(ctx, watch, func(event *Event) bool { return yield(event, nil) })
+		err = cached.send(ctx, watch, func(event *Event) bool { return yield(event, nil) })
 		if err != nil && err != errStopped && ctx.Err() == nil {
 			yield(nil, err)
 		}

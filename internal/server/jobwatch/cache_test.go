@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// quietly: trouble with the API server is what these tests make.
+// quietly discards the log: these tests cause errors of the API server.
 func quietly(options Options) Options {
 	options.Log = slog.New(slog.DiscardHandler)
 	return options
@@ -37,7 +37,7 @@ func startCache(t *testing.T, cluster *cluster, options Options) *Cache {
 	return cache
 }
 
-// watchFor is what a watch tells for some time, and how it ended.
+// watchFor returns the events of a watch for some time, and its error.
 func watchFor(t *testing.T, source Source, watch Watch, duration time.Duration) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), duration)
@@ -56,7 +56,7 @@ func watchFor(t *testing.T, source Source, watch Watch, duration time.Duration) 
 	return told, nil
 }
 
-// TestSources: both tell the same.
+// TestSources: both sources send the same events.
 func TestSources(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, *cluster) Source{
 		"cache":  func(t *testing.T, cluster *cluster) Source { return startCache(t, cluster, Options{}) },
@@ -129,7 +129,7 @@ func TestNotReady(t *testing.T) {
 	if _, err := watchFor(t, cache, Watch{}, time.Second); codeOf(err) != 503 {
 		t.Error(err)
 	}
-	if cache.HasSynced() || cache.Broken() == 0 {
+	if cache.HasSynced() || cache.BrokenFor() == 0 {
 		t.Error("a cache that has read nothing says that all is well")
 	}
 }
@@ -155,25 +155,25 @@ func TestBrokenWatch(t *testing.T) {
 		cluster := newCluster()
 		cache := startCache(t, cluster, Options{})
 		time.Sleep(time.Minute)
-		if broken := cache.Broken(); broken != 0 || !cache.HasSynced() {
+		if broken := cache.BrokenFor(); broken != 0 || !cache.HasSynced() {
 			t.Errorf("broken for %s", broken)
 		}
 		cluster.setDown(true)
 		cluster.cut(false)
 		time.Sleep(10 * time.Minute)
-		if broken := cache.Broken(); broken != 10*time.Minute {
+		if broken := cache.BrokenFor(); broken != 10*time.Minute {
 			t.Errorf("broken for %s", broken)
 		}
 		cluster.setDown(false)
 		time.Sleep(time.Minute)
-		if broken := cache.Broken(); broken != 0 {
+		if broken := cache.BrokenFor(); broken != 0 {
 			t.Errorf("broken for %s", broken)
 		}
 	})
 }
 
-// TestManyResumeAtOnce: after a restart all clients come back, each with another
-// version, and the API server is asked for all of them together.
+// TestManyResumeAtOnce: after a restart all clients resume, each from another version,
+// with one watch of the API server.
 func TestManyResumeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newCluster()
@@ -212,7 +212,7 @@ func TestManyResumeAtOnce(t *testing.T) {
 	})
 }
 
-// TestSlowReader is cut off, and costs no one else anything.
+// TestSlowReader: a slow client is disconnected, and others are not affected.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newCluster()

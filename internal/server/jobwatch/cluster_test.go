@@ -20,8 +20,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// cluster is an API server of MPIJobs that forgets nothing by itself, so that it is
-// the truth that watchers are measured by.
+// cluster is a fake API server for MPIJobs that keeps its whole history, to compare
+// watches with.
 type cluster struct {
 	client.WithWatch
 
@@ -30,13 +30,13 @@ type cluster struct {
 	history  []watch.Event
 	versions []uint64
 	jobs     map[types.NamespacedName]*v2beta1.MPIJob
-	// forgotten is the version up to which the history cannot be asked for.
+	// forgotten is the version up to which the history is not available.
 	forgotten uint64
 	down      bool
 	moved     chan struct{}
 	// cutOff is closed when all watches break.
 	cutOff chan struct{}
-	// watches is how often one was begun, gets how often one job was read.
+	// watches counts started watches, gets counts reads of one job.
 	watches, gets int
 }
 
@@ -48,78 +48,78 @@ func mpiJob(namespace, name string) *v2beta1.MPIJob {
 	return &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1, Labels: map[string]string{"team": namespace}}}
 }
 
-// change does something to a job: it is created, changed, or with nil deleted.
-func (cluster *cluster) change(namespace, name string, change func(*v2beta1.MPIJob)) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+// change creates or changes a job, or with nil deletes it.
+func (c *cluster) change(namespace, name string, change func(*v2beta1.MPIJob)) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	what, job := watch.Modified, cluster.jobs[key].DeepCopy()
-	cluster.revision++
+	what, job := watch.Modified, c.jobs[key].DeepCopy()
+	c.revision++
 	switch {
 	case job == nil && change == nil:
 		return
 	case job == nil:
 		what, job = watch.Added, mpiJob(namespace, name)
-		job.UID = types.UID("uid-" + strconv.FormatUint(cluster.revision, 10))
+		job.UID = types.UID("uid-" + strconv.FormatUint(c.revision, 10))
 	case change == nil:
 		what = watch.Deleted
-		delete(cluster.jobs, key)
+		delete(c.jobs, key)
 	}
-	job.ResourceVersion = strconv.FormatUint(cluster.revision, 10)
+	job.ResourceVersion = strconv.FormatUint(c.revision, 10)
 	if change != nil {
 		change(job)
-		cluster.jobs[key] = job
+		c.jobs[key] = job
 	}
-	cluster.history = append(cluster.history, watch.Event{Type: what, Object: job})
-	cluster.versions = append(cluster.versions, cluster.revision)
-	cluster.wake()
+	c.history = append(c.history, watch.Event{Type: what, Object: job})
+	c.versions = append(c.versions, c.revision)
+	c.wake()
 }
 
-func (cluster *cluster) wake() {
-	close(cluster.moved)
-	cluster.moved = make(chan struct{})
+func (c *cluster) wake() {
+	close(c.moved)
+	c.moved = make(chan struct{})
 }
 
-// elsewhere is something that happened to other objects.
-func (cluster *cluster) elsewhere() {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	cluster.revision++
+// elsewhere is a change of another object.
+func (c *cluster) elsewhere() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.revision++
 }
 
-// cut breaks all watches. If the cluster forgets, none of them can be gone on with.
-func (cluster *cluster) cut(forget bool) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	close(cluster.cutOff)
-	cluster.cutOff = make(chan struct{})
+// cut breaks all watches. With forget, none of them can be resumed.
+func (c *cluster) cut(forget bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	close(c.cutOff)
+	c.cutOff = make(chan struct{})
 	if forget {
-		cluster.revision++
-		cluster.forgotten = cluster.revision
+		c.revision++
+		c.forgotten = c.revision
 	}
 }
 
-func (cluster *cluster) setDown(down bool) {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	cluster.down = down
+func (c *cluster) setDown(down bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.down = down
 }
 
-func (cluster *cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	if cluster.down {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.down {
 		return fmt.Errorf("connection refused")
 	}
 	var items []runtime.Object
-	for _, job := range cluster.jobs {
+	for _, job := range c.jobs {
 		if covers(&asked, job) {
 			items = append(items, job.DeepCopy())
 		}
 	}
-	list.SetResourceVersion(strconv.FormatUint(cluster.revision, 10))
+	list.SetResourceVersion(strconv.FormatUint(c.revision, 10))
 	if _, is := list.(*v2beta1.MPIJobList); !is {
 		return nil
 	}
@@ -127,11 +127,11 @@ func (cluster *cluster) List(_ context.Context, list client.ObjectList, options 
 }
 
 // Get reads one job.
-func (cluster *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	cluster.gets++
-	job := cluster.jobs[key]
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.gets++
+	job := c.jobs[key]
 	if job == nil {
 		return apierrors.NewNotFound(v2beta1.GroupVersion.WithResource("mpijobs").GroupResource(), key.Name)
 	}
@@ -139,29 +139,29 @@ func (cluster *cluster) Get(_ context.Context, key client.ObjectKey, object clie
 	return nil
 }
 
-// covers: a job is among those that are asked for.
+// covers tells whether a job matches the list options.
 func covers(asked *client.ListOptions, job client.Object) bool {
 	return (asked.Namespace == "" || job.GetNamespace() == asked.Namespace) &&
 		(asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{"metadata.name": job.GetName()}))
 }
 
-func (cluster *cluster) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (c *cluster) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	cluster.watches++
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.watches++
 	since, _ := strconv.ParseUint(asked.Raw.ResourceVersion, 10, 64)
 	switch {
-	case cluster.down:
+	case c.down:
 		return nil, fmt.Errorf("connection refused")
 	case asked.Raw.SendInitialEvents != nil:
 		return nil, apierrors.NewBadRequest("initial events are not supported")
-	case since < cluster.forgotten:
+	case since < c.forgotten:
 		return nil, apierrors.NewResourceExpired("too old resource version")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	watching := &watching{cluster: cluster, cancel: cancel, events: make(chan watch.Event), since: since, cutOff: cluster.cutOff, asked: asked}
+	watching := &watching{cluster: c, cancel: cancel, events: make(chan watch.Event), since: since, cutOff: c.cutOff, asked: asked}
 	_, watching.jobs = list.(*v2beta1.MPIJobList)
 	go watching.run(ctx)
 	return watching, nil
@@ -175,28 +175,28 @@ type watching struct {
 	since   uint64
 	cutOff  chan struct{}
 	asked   client.ListOptions
-	// jobs: it is one of MPIJobs, of which alone there are any.
+	// jobs is true for MPIJobs: no other kind has objects.
 	jobs bool
 }
 
-func (watching *watching) Stop()                          { watching.cancel() }
-func (watching *watching) ResultChan() <-chan watch.Event { return watching.events }
+func (w *watching) Stop()                          { w.cancel() }
+func (w *watching) ResultChan() <-chan watch.Event { return w.events }
 
-func (watching *watching) run(ctx context.Context) {
-	defer close(watching.events)
+func (w *watching) run(ctx context.Context) {
+	defer close(w.events)
 	for {
-		events, revision, moved := watching.next()
-		if len(events) == 0 && watching.asked.Raw.TimeoutSeconds != nil && *watching.asked.Raw.TimeoutSeconds < 60 {
-			// A watch that is soon to end says how far it has come.
+		events, revision, changed := w.next()
+		if len(events) == 0 && w.asked.Raw.TimeoutSeconds != nil && *w.asked.Raw.TimeoutSeconds < 60 {
+			// A watch sends a bookmark before it ends.
 			events = []watch.Event{{Type: watch.Bookmark, Object: &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(revision, 10)}}}}
-			watching.asked.Raw.TimeoutSeconds = nil
+			w.asked.Raw.TimeoutSeconds = nil
 		}
 		for _, event := range events {
 			select {
-			case watching.events <- event:
+			case w.events <- event:
 			case <-ctx.Done():
 				return
-			case <-watching.cutOff:
+			case <-w.cutOff:
 				return
 			}
 		}
@@ -204,50 +204,50 @@ func (watching *watching) run(ctx context.Context) {
 			continue
 		}
 		select {
-		case <-moved:
+		case <-changed:
 		case <-ctx.Done():
 			return
-		case <-watching.cutOff:
+		case <-w.cutOff:
 			return
 		}
 	}
 }
 
-func (watching *watching) next() ([]watch.Event, uint64, chan struct{}) {
-	cluster := watching.cluster
+func (w *watching) next() ([]watch.Event, uint64, chan struct{}) {
+	cluster := w.cluster
 	cluster.lock.Lock()
 	defer cluster.lock.Unlock()
 	var events []watch.Event
 	for i, event := range cluster.history {
-		if object := event.Object.(client.Object); watching.jobs && cluster.versions[i] > watching.since && covers(&watching.asked, object) {
+		if object := event.Object.(client.Object); w.jobs && cluster.versions[i] > w.since && covers(&w.asked, object) {
 			events = append(events, watch.Event{Type: event.Type, Object: object.DeepCopyObject()})
 		}
 	}
 	if len(cluster.versions) > 0 {
-		watching.since = max(watching.since, cluster.versions[len(cluster.versions)-1])
+		w.since = max(w.since, cluster.versions[len(cluster.versions)-1])
 	}
 	return events, cluster.revision, cluster.moved
 }
 
-// after is the truth: what happened in a namespace after a version.
-func (cluster *cluster) after(namespace string, version uint64) []string {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+// after returns the real changes in a namespace after a version.
+func (c *cluster) after(namespace string, version uint64) []string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	var told []string
-	for i, event := range cluster.history {
-		if job := event.Object.(*v2beta1.MPIJob); cluster.versions[i] > version && job.Namespace == namespace {
-			told = append(told, fmt.Sprintf("%s %s %d", event.Type, job.Name, cluster.versions[i]))
+	for i, event := range c.history {
+		if job := event.Object.(*v2beta1.MPIJob); c.versions[i] > version && job.Namespace == namespace {
+			told = append(told, fmt.Sprintf("%s %s %d", event.Type, job.Name, c.versions[i]))
 		}
 	}
 	return told
 }
 
-// rows is the truth: the jobs of a namespace.
-func (cluster *cluster) rows(namespace string) map[string]any {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
+// rows returns the real jobs of a namespace.
+func (c *cluster) rows(namespace string) map[string]any {
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	rows := map[string]any{}
-	for key, job := range cluster.jobs {
+	for key, job := range c.jobs {
 		if key.Namespace == namespace {
 			rows[key.Name] = asMap(encode(jobview.Of(job).Row()))
 		}
@@ -255,7 +255,7 @@ func (cluster *cluster) rows(namespace string) map[string]any {
 	return rows
 }
 
-// run makes a job run with some workers.
+// run sets a job to running with some workers.
 func run(job *v2beta1.MPIJob) {
 	job.Status.Phase = training.PhaseRunning
 	job.Status.ReadyWorkers, job.Status.ReadyWorkerCount, job.Status.WorkerCount = "1/2", 1, 2

@@ -9,11 +9,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// cursor is where a page ended: the job that was the last one, by what the list is
-// sorted by. Jobs that come and go meanwhile move nothing; no job that stays is told
-// twice or left out, unless what it is sorted by changes.
+// cursor is the end of a page: the last job, by the sort order of the list. Jobs that are
+// created or deleted between two pages do not move others: no job is repeated or skipped,
+// unless its sort key changes.
 type cursor struct {
-	// Sort is of which list.
+	// Sort is the sort order of the list.
 	Sort      string `json:"sort"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -21,39 +21,39 @@ type cursor struct {
 	Text      string `json:"text,omitempty"`
 }
 
-func newCursor(order order, last *placed) cursor {
+func newCursor(order order, last *sortedEntry) cursor {
 	row := last.entry.Row
 	return cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name, Time: last.time, Text: last.text}
 }
 
-// String is how clients get it. They must not look into it.
-func (cursor cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(encode(cursor))
+// String returns the token for clients, which is opaque.
+func (c cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString(encode(c))
 }
 
-// longestCursor is more than the longest names need.
-const longestCursor = 2048
+// maxCursor is longer than the longest names need.
+const maxCursor = 2048
 
-// parseCursor reads what String wrote for a list of the same order.
+// parseCursor parses a token for a list with the same sort order.
 func parseCursor(text string, order order) (*cursor, error) {
-	if len(text) > longestCursor {
-		return nil, apierror.Invalid("continue", "it is longer than any that a list has returned")
+	if len(text) > maxCursor {
+		return nil, apierror.Invalid("continue", "is too long for a token that a list returned")
 	}
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	var read cursor
 	decoder := json.NewDecoder(bytes.NewReader(decoded))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&read); err != nil {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	if _, err := decoder.Token(); err != io.EOF || read.Namespace == "" || read.Name == "" {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	if read.Sort != order.String() {
-		return nil, apierror.Invalid("continue", "it is of a list that is sorted otherwise, by %q", read.Sort)
+		return nil, apierror.Invalid("continue", "is from a list with another sort order, %q", read.Sort)
 	}
 	return &read, nil
 }

@@ -14,55 +14,56 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Direct is the jobs as the API server tells them, each time anew, with the rights of
-// whose client it is: for one user on a laptop.
+// Direct reads jobs from the API server each time, with the permissions of its client: for
+// one user on a laptop.
 type Direct struct {
 	client client.WithWatch
 }
 
 var _ Source = (*Direct)(nil)
 
-// NewDirect reads with a client.
+// NewDirect returns a source that uses a client.
 func NewDirect(cluster client.WithWatch) *Direct { return &Direct{client: cluster} }
 
-func (direct *Direct) remote(kind *jobview.Kind) remote {
-	return remote{client: direct.client, kind: kind}
+func (d *Direct) remote(kind *jobview.Kind) remote {
+	return remote{client: d.client, kind: kind}
 }
 
-// Get is one job.
-func (direct *Direct) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
-	read, err := kind.Get(ctx, direct.client, namespace, name)
+// Get returns a job.
+func (d *Direct) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
+	view, err := kind.Get(ctx, d.client, namespace, name)
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
-	read.SetManagedFields(nil)
-	return read.Object, nil
+	view.SetManagedFields(nil)
+	return view.Object, nil
 }
 
-// List is a page of jobs. All of them are read for each page: the API server cannot
+// List returns a page of jobs. All jobs are read for each page: the API server cannot
 // sort.
-func (direct *Direct) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
+func (d *Direct) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	entries, version, err := direct.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels}, directPage)
+	entries, version, err := d.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels}, directPage)
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
-	page, err := prepared.page(ctx, prepared.filter(entries), version, direct.remote(kind))
+	page, err := prepared.page(ctx, prepared.filter(entries), version, d.remote(kind))
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
 	return page, nil
 }
 
-// entries is the jobs of a scope by namespace and name, and their common version.
-func (remote remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*entry, string, error) {
+// entries returns the jobs of a scope, sorted by namespace and name, and their resource
+// version.
+func (r remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*entry, string, error) {
 	var entries []*entry
 	now := time.Now()
-	version, err := remote.each(ctx, scope, pageSize, func(object client.Object) error {
-		read, err := newEntry(remote.kind, object, now)
+	version, err := r.each(ctx, scope, pageSize, func(object client.Object) error {
+		read, err := newEntry(r.kind, object, now)
 		entries = append(entries, read)
 		return err
 	})
@@ -73,86 +74,85 @@ func (remote remote) entries(ctx context.Context, scope scope, pageSize int64) (
 	return entries, version, nil
 }
 
-// Watch tells what the API server's watch tells. It goes on where a connection broke.
-func (direct *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
+// Watch passes on the watch of the API server. It resumes after a lost connection.
+func (d *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		follower := &follower{
-			remote: direct.remote(kind), watch: watch, scope: scope{namespace: watch.Namespace, name: watch.Name},
+			remote: d.remote(kind), watch: watch, scope: scope{namespace: watch.Namespace, name: watch.Name},
 			jobs: map[types.NamespacedName]*entry{}, yield: func(event *Event) bool { return yield(event, nil) },
 		}
-		err := follower.begin(ctx)
+		err := follower.start(ctx)
 		if err == nil {
-			err = follower.goOn(ctx)
+			err = follower.followChanges(ctx)
 		}
 		if err != errStopped && ctx.Err() == nil {
-			yield(nil, forClients(err))
+			yield(nil, clientError(err))
 		}
 	}
 }
 
-// follower is one reader of the API server's watch.
+// follower is one client of the API server's watch.
 type follower struct {
 	remote remote
 	watch  Watch
 	scope  scope
 	yield  func(*Event) bool
 
-	// jobs as the reader knows them.
+	// jobs that were sent to the client.
 	jobs map[types.NamespacedName]*entry
-	// version up to which everything was told.
+	// version up to which all changes were sent.
 	version uint64
 }
 
-// begin tells all that there is, or finds out whether the reader's version is one.
-func (follower *follower) begin(ctx context.Context) error {
-	if follower.watch.Since == "" {
-		return follower.tellAll(ctx)
+// start sends all existing jobs, or checks the client's resource version.
+func (f *follower) start(ctx context.Context) error {
+	if f.watch.Since == "" {
+		return f.sendAll(ctx)
 	}
-	seen, err := parsePosition(follower.watch.Since)
+	last, err := parsePosition(f.watch.Since)
 	if err != nil {
 		return err
 	}
-	if seen.told > 0 {
+	if last.count > 0 {
 		return tooOld()
 	}
-	follower.version = seen.version
-	return follower.remote.confirm(ctx, follower.scope, seen.version)
+	f.version = last.version
+	return f.remote.confirm(ctx, f.scope, last.version)
 }
 
-func (follower *follower) tellAll(ctx context.Context) error {
-	entries, version, err := follower.remote.entries(ctx, follower.scope, directPage)
+func (f *follower) sendAll(ctx context.Context) error {
+	entries, version, err := f.remote.entries(ctx, f.scope, directPage)
 	if err != nil {
 		return err
 	}
-	if follower.version, err = parseVersion(version); err != nil {
+	if f.version, err = parseVersion(version); err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		follower.jobs[entry.key()] = entry
-		if !follower.yield(entry.asAdded()) {
+		f.jobs[entry.key()] = entry
+		if !f.yield(entry.asAdded()) {
 			return errStopped
 		}
 	}
-	if !follower.yield(syncedEvent(follower.remote.kind, follower.watch, version, time.Now())) {
+	if !f.yield(syncedEvent(f.remote.kind, f.watch, version, time.Now())) {
 		return errStopped
 	}
 	return nil
 }
 
-// How often a watch is begun again that does not get on, and how long is waited
-// before.
+// Retries of a watch that makes no progress, and the delay before the first.
 const (
 	attempts     = 8
 	firstAttempt = 100 * time.Millisecond
 )
 
-// goOn tells the changes. The API server ends every watch after a while, and may be
-// away for a moment.
-func (follower *follower) goOn(ctx context.Context) error {
+// followChanges sends the changes. The API server ends every watch after some time, and
+// may be unavailable for a moment.
+func (f *follower) followChanges(ctx context.Context) error {
 	for failed := 0; ; failed++ {
-		before := follower.version
-		err := follower.remote.follow(ctx, follower.scope, follower.version, following{tell: follower.tell})
-		if follower.version != before || err == nil {
+		before := f.version
+		err := f.remote.follow(ctx, f.scope, f.version, watchOptions{handle: f.handle})
+		if f.version != before || err == nil {
 			failed = 0
 		}
 		if err != nil && (failed >= attempts || !canRetry(err)) {
@@ -164,7 +164,7 @@ func (follower *follower) goOn(ctx context.Context) error {
 	}
 }
 
-// canRetry: neither the reader nor the API server has said its last word.
+// canRetry tells whether a watch can be retried after an error.
 func canRetry(err error) bool {
 	return err != errStopped && !isExpired(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err)
 }
@@ -178,23 +178,23 @@ func sleep(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-func (follower *follower) tell(what watch.EventType, object client.Object, version uint64) error {
+func (f *follower) handle(what watch.EventType, object client.Object, version uint64) error {
 	if object == nil {
-		follower.version = version
+		f.version = version
 		return nil
 	}
-	after, err := newEntry(follower.remote.kind, object, time.Now())
+	after, err := newEntry(f.remote.kind, object, time.Now())
 	if err != nil {
 		return err
 	}
-	event := newEvent(EventType(what), follower.jobs[after.key()], after, at(version).String())
-	follower.version = version
+	event := newEvent(EventType(what), f.jobs[after.key()], after, at(version).String())
+	f.version = version
 	if what == watch.Deleted {
-		delete(follower.jobs, after.key())
+		delete(f.jobs, after.key())
 	} else {
-		follower.jobs[after.key()] = after
+		f.jobs[after.key()] = after
 	}
-	if !follower.yield(event) {
+	if !f.yield(event) {
 		return errStopped
 	}
 	return nil

@@ -15,49 +15,48 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// entry is a job at one of its versions. It never changes.
+// entry is one version of a job. It is immutable.
 type entry struct {
-	// Entry's object is partial if the job is large (package partial).
+	// The object is partial if the job is large (package partial).
 	Entry
 	version uint64
-	// size of the whole job, as JSON.
+	// size of the whole job as JSON.
 	size int
-	// seen is when this server learned of it.
-	seen time.Time
-	// snapshot is the job as those are told who begin to watch. It is made when the
-	// first one asks.
+	// receivedAt is the time at which the server received this version.
+	receivedAt time.Time
+	// snapshot is the job as an ADDED event for new watches. It is created on first use.
 	snapshot atomic.Pointer[Event]
 }
 
-// newEntry takes an object over.
-func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry, error) {
+// newEntry creates an entry, which owns the object.
+func newEntry(kind *jobview.Kind, object client.Object, receivedAt time.Time) (*entry, error) {
 	version, err := parseVersion(object.GetResourceVersion())
 	if err != nil {
-		return nil, fmt.Errorf("%s %s/%s has the resource version %q, which is no number: %w",
+		return nil, fmt.Errorf("%s %s/%s has resource version %q, which is not a number: %w",
 			kind.Kind, object.GetNamespace(), object.GetName(), object.GetResourceVersion(), err)
 	}
-	// Who wrote which field is half of many objects, and nobody asks.
+	// Managed fields are half of many objects, and are not needed.
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	row := jobview.Of(object).Row()
-	kept, size := partial.Keep(object)
-	return &entry{Entry: Entry{Object: kept, Row: row}, version: version, size: size, seen: seen}, nil
+	stored, size := partial.Keep(object)
+	return &entry{Entry: Entry{Object: stored, Row: row}, version: version, size: size, receivedAt: receivedAt}, nil
 }
 
-func (entry *entry) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: entry.Row.Namespace, Name: entry.Row.Name}
+func (e *entry) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.Row.Namespace, Name: e.Row.Name}
 }
 
-// sameJob: not another one of the same name.
-func (entry *entry) sameJob(other *entry) bool { return entry.Row.UID == other.Row.UID }
+// sameJob returns false for another job with the same name.
+func (e *entry) sameJob(other *entry) bool { return e.Row.UID == other.Row.UID }
 
-// shareSpec lets two versions of a job share what they have in common: most changes
-// are of the status alone, and then the generation stays.
-func (entry *entry) shareSpec(before *entry) {
-	if !entry.sameJob(before) || entry.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(entry.Object) || partial.Is(before.Object) {
+// shareSpec shares the spec between two versions of a job, if the generation is the same:
+// most changes are only in the status.
+func (e *entry) shareSpec(before *entry) {
+	if !e.sameJob(before) || e.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(e.Object) || partial.Is(before.Object) {
 		return
 	}
-	switch object := entry.Object.(type) {
+	switch object := e.Object.(type) {
 	case *v2alpha1.TrainJob:
 		object.Spec = before.Object.(*v2alpha1.TrainJob).Spec
 	case *v2beta1.MPIJob:
@@ -65,17 +64,17 @@ func (entry *entry) shareSpec(before *entry) {
 	}
 }
 
-// asAdded is the entry as an event for those who begin to watch.
-func (entry *entry) asAdded() *Event {
-	if made := entry.snapshot.Load(); made != nil {
-		return made
+// asAdded returns the entry as an ADDED event for new watches.
+func (e *entry) asAdded() *Event {
+	if event := e.snapshot.Load(); event != nil {
+		return event
 	}
-	made := newEvent(Added, nil, entry, "")
-	entry.snapshot.Store(made)
-	return made
+	event := newEvent(Added, nil, e, "")
+	e.snapshot.Store(event)
+	return event
 }
 
-// byName is the order of namespaces, and of names in each.
+// byName sorts by namespace and name.
 func byName(left, right *entry) int { return compareNames(left.Row, right.key()) }
 
 func compareNames(row *jobview.Row, key types.NamespacedName) int {

@@ -12,12 +12,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// message is an event as clients get it.
+// message is the JSON form of an event.
 //
-// An event tells its changes as a JSON merge patch of the job's row. One that changes
-// nothing in the row is told as well, with no changes: clients that read the whole
-// object want to know, the version to resume with goes on, and whoever counts finds
-// as many events as the cluster had.
+// An event has its changes as a JSON merge patch of the job's row. A change outside the
+// row is sent with an empty patch: clients that read the whole object need it, the version
+// to resume with advances, and the number of events is that of the cluster.
 type message struct {
 	Type            EventType `json:"type"`
 	Kind            string    `json:"kind"`
@@ -25,34 +24,34 @@ type message struct {
 	Name            string    `json:"name,omitempty"`
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	// Timestamp is when this server learned of it.
+	// Timestamp is the time at which this server received the change.
 	Timestamp time.Time       `json:"timestamp"`
 	Job       *jobview.Row    `json:"job,omitempty"`
 	Changes   json.RawMessage `json:"changes,omitempty"`
 }
 
-// newEvent is what became of a job; before is nil if it is not known.
-func newEvent(what EventType, before, after *entry, resourceVersion string) *Event {
+// newEvent creates the event of a change; before is nil if it is unknown.
+func newEvent(eventType EventType, before, after *entry, resourceVersion string) *Event {
 	row := after.Row
-	told := message{
-		Type: what, Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, UID: row.UID,
-		ResourceVersion: resourceVersion, Timestamp: after.seen,
+	m := message{
+		Type: eventType, Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, UID: row.UID,
+		ResourceVersion: resourceVersion, Timestamp: after.receivedAt,
 	}
-	switch what {
+	switch eventType {
 	case Added:
-		told.Job = row
+		m.Job = row
 	case Modified:
 		var rowBefore *jobview.Row
 		if before != nil && before.sameJob(after) {
 			rowBefore = before.Row
 		}
-		told.Changes = mergePatch(rowBefore, row)
+		m.Changes = mergePatch(rowBefore, row)
 	}
-	// Thousands of events are kept, and nobody reads a spec from them.
-	return &Event{Type: what, Row: row, Object: partial.Of(after.Object), ResourceVersion: resourceVersion, JSON: encode(told)}
+	// Thousands of events are kept, and none needs a spec.
+	return &Event{Type: eventType, Row: row, Object: partial.Of(after.Object), ResourceVersion: resourceVersion, JSON: encode(m)}
 }
 
-// syncedEvent says that every job has been told.
+// syncedEvent says that all existing jobs have been sent.
 func syncedEvent(kind *jobview.Kind, watch Watch, resourceVersion string, now time.Time) *Event {
 	return &Event{Type: Synced, ResourceVersion: resourceVersion, JSON: encode(message{
 		Type: Synced, Kind: string(kind.Kind), Namespace: watch.Namespace, Name: watch.Name, ResourceVersion: resourceVersion, Timestamp: now,
@@ -62,13 +61,13 @@ func syncedEvent(kind *jobview.Kind, watch Watch, resourceVersion string, now ti
 func encode(value any) json.RawMessage {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("%T cannot be written as JSON: %v", value, err))
+		panic(fmt.Sprintf("%T cannot be encoded as JSON: %v", value, err))
 	}
 	return encoded
 }
 
-// mergePatch is what makes one row the other, as RFC 7386 writes it. Without a row
-// before it names every field, so that it fits whichever the reader has.
+// mergePatch returns the changes from one row to another (RFC 7386). If the row before is
+// unknown, it has every field, so that it applies to any row.
 func mergePatch(before, after *jobview.Row) json.RawMessage {
 	now := encodedFields(after)
 	then := everyField
@@ -97,7 +96,7 @@ func encodedFields(row *jobview.Row) map[string]json.RawMessage {
 	return named
 }
 
-// everyField of a row, with no value that any could have.
+// everyField has all fields of a row, without values.
 var everyField = func() map[string]json.RawMessage {
 	names := map[string]json.RawMessage{}
 	for field := range reflect.TypeFor[jobview.Row]().Fields() {

@@ -28,7 +28,7 @@ func TestMergePatch(t *testing.T) {
 			row.WorkerStatuses = append(row.WorkerStatuses, jobview.WorkerStatus{Index: 1})
 		}),
 			`{"workerStatuses":[{"index":0,"status":"Running"},{"index":1,"status":""}]}`},
-		// Whoever has any row gets the right one.
+		// The patch is right for any row.
 		"from nothing that is known": {nil, row(same), `{"completionTime":null,"creationTime":null,"failureReason":null,"framework":"MPI","kind":"MPIJob","launcherStatus":null,"message":null,` +
 			`"name":"a","namespace":"blue","numNodes":0,"phase":"Running","queue":null,"readyWorkers":null,"runtime":null,"runtimeKind":null,"startTime":null,"status":"Running","uid":"1","workerStatuses":[{"index":0,"status":"Running"}]}`},
 	} {
@@ -54,7 +54,7 @@ func TestEventsAsClientsGetThem(t *testing.T) {
 		want  string
 	}{
 		"added": {newEvent(Added, nil, before, "5"), `{"type":"ADDED",` + identity + `,"resourceVersion":"5","timestamp":"2026-01-02T03:04:05Z","job":` + string(encode(before.Row)) + `}`},
-		// There is nothing to resume with until all jobs have been told.
+		// A client cannot resume before SYNCED.
 		"told at first": {before.asAdded(), `{"type":"ADDED",` + identity + `,"timestamp":"2026-01-02T03:04:05Z","job":` + string(encode(before.Row)) + `}`},
 		"modified":      {newEvent(Modified, before, now, "7"), `{"type":"MODIFIED",` + identity + `,"resourceVersion":"7","timestamp":"2026-01-02T03:04:05Z","changes":{"numNodes":2,"readyWorkers":"1/2"}}`},
 		"not modified":  {newEvent(Modified, now, now, "7"), `{"type":"MODIFIED",` + identity + `,"resourceVersion":"7","timestamp":"2026-01-02T03:04:05Z","changes":{}}`},

@@ -16,14 +16,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// large makes a job's template one of 1 MiB.
+// large adds 1 MiB to a job's template.
 func large(job *v2beta1.MPIJob) {
 	worker := &v2beta1.ReplicaSpec{Replicas: new(int32(3))}
 	worker.Template.Spec.Containers = []corev1.Container{{Name: "main", Args: []string{strings.Repeat("x", 1<<20)}}}
 	job.Spec.MPIReplicaSpecs = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{v2beta1.MPIReplicaTypeWorker: worker}
 }
 
-// cacheOfLarge is a cache of large jobs and one small one.
+// cacheOfLarge returns a cache with large jobs and a small one.
 func cacheOfLarge(t *testing.T, count int) (*cluster, *Cache) {
 	t.Helper()
 	cluster := newCluster()
@@ -46,12 +46,12 @@ func argumentOf(t *testing.T, object any) int {
 	return len(job.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Args[0])
 }
 
-// TestLargeJobsAreNotKept: memory has their rows, and their specs are read when they
-// are wanted.
+// TestLargeJobsAreNotKept: only their rows are in memory; their specs are read when
+// needed.
 func TestLargeJobsAreNotKept(t *testing.T) {
 	cluster, cache := cacheOfLarge(t, 3)
 	store := cache.kinds[jobview.MPIJobs].store
-	// Also one that becomes large, and one whose status changes.
+	// Also a job that becomes large, and one whose status changes.
 	cluster.change("team", "small", large)
 	cluster.change("team", "large-00", func(job *v2beta1.MPIJob) { job.Status.Phase = training.PhaseRunning })
 	eventually(t, "the changes are known", func() bool {
@@ -91,7 +91,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestPagesEndAtTheirSize, and every job is on one of them.
+// TestPagesEndAtTheirSize: every job is on one page.
 func TestPagesEndAtTheirSize(t *testing.T) {
 	cluster, cache := cacheOfLarge(t, 10)
 	for name, source := range map[string]Source{"memory": cache, "API server": NewDirect(cluster)} {
@@ -123,7 +123,8 @@ func TestPagesEndAtTheirSize(t *testing.T) {
 	}
 }
 
-// TestRowsNeedNoObjects: lists of rows read nothing, and have many on a page.
+// TestRowsNeedNoObjects: lists of rows read nothing from the API server, and have many
+// rows on a page.
 func TestRowsNeedNoObjects(t *testing.T) {
 	cluster, cache := cacheOfLarge(t, 10)
 	page, err := cache.List(t.Context(), jobview.MPIJobs, Query{})
@@ -137,8 +138,8 @@ func TestRowsNeedNoObjects(t *testing.T) {
 	}
 }
 
-// TestJobsThatVanishAreLeftOut: memory is behind the cluster.
-func TestJobsThatVanishAreLeftOut(t *testing.T) {
+// TestDeletedJobsAreOmitted: the cache is behind the cluster.
+func TestDeletedJobsAreOmitted(t *testing.T) {
 	cluster, cache := cacheOfLarge(t, 2)
 	cluster.lock.Lock()
 	for key := range cluster.jobs {

@@ -8,30 +8,30 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// metrics are what the cache tells of itself.
+// metrics of the cache.
 type metrics struct {
-	watchers  *prometheus.GaugeVec
-	events    *prometheus.CounterVec
-	resumes   *prometheus.CounterVec
-	lastHeard *prometheus.GaugeVec
+	watchers     *prometheus.GaugeVec
+	events       *prometheus.CounterVec
+	resumes      *prometheus.CounterVec
+	lastReceived *prometheus.GaugeVec
 }
 
-// newMetrics registers them; without a registry nobody reads them.
+// newMetrics registers the metrics, if there is a registry.
 func newMetrics(registry prometheus.Registerer) *metrics {
-	made := &metrics{
+	m := &metrics{
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_watchers", Help: "Connected watchers of jobs."}, []string{"kind"}),
-		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server has learned of."}, []string{"kind", "type"}),
+		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server received."}, []string{"kind", "type"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_watch_resumes_total",
-			Help: "Watches that were to go on from a resource version: from memory, asked (of the API server), refused (as none), expired (too old), or slow (cut off while connected)."}, []string{"kind", "result"}),
-		lastHeard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "When the API server last told anything of jobs: a change, or that there is none."}, []string{"kind"}),
+			Help: "Watches resumed from a resource version, by result: memory, asked (read from the API server), refused (invalid version), expired (version too old), or slow (closed because the client read too slowly)."}, []string{"kind", "result"}),
+		lastReceived: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "Time of the last change or bookmark that the API server sent for jobs."}, []string{"kind"}),
 	}
 	if registry != nil {
-		registry.MustRegister(made.watchers, made.events, made.resumes, made.lastHeard)
+		registry.MustRegister(m.watchers, m.events, m.resumes, m.lastReceived)
 	}
-	return made
+	return m
 }
 
-// The results of a watch that was to be resumed.
+// Results of resuming a watch.
 const (
 	resumeMemory  = "memory"
 	resumeAsked   = "asked"
@@ -40,26 +40,26 @@ const (
 	resumeSlow    = "slow"
 )
 
-// kindMetrics are those of one kind.
+// kindMetrics are the metrics of one kind.
 type kindMetrics struct {
-	watchers  prometheus.Gauge
-	lastHeard prometheus.Gauge
-	events    *prometheus.CounterVec
-	resumes   *prometheus.CounterVec
+	watchers     prometheus.Gauge
+	lastReceived prometheus.Gauge
+	events       *prometheus.CounterVec
+	resumes      *prometheus.CounterVec
 }
 
-func (metrics *metrics) of(kind *jobview.Kind) *kindMetrics {
+func (m *metrics) of(kind *jobview.Kind) *kindMetrics {
 	label := prometheus.Labels{"kind": string(kind.Kind)}
 	return &kindMetrics{
-		watchers: metrics.watchers.With(label), lastHeard: metrics.lastHeard.With(label),
-		events: metrics.events.MustCurryWith(label), resumes: metrics.resumes.MustCurryWith(label),
+		watchers: m.watchers.With(label), lastReceived: m.lastReceived.With(label),
+		events: m.events.MustCurryWith(label), resumes: m.resumes.MustCurryWith(label),
 	}
 }
 
-func (metrics *kindMetrics) event(what EventType) { metrics.events.WithLabelValues(string(what)).Inc() }
+func (k *kindMetrics) event(what EventType) { k.events.WithLabelValues(string(what)).Inc() }
 
-func (metrics *kindMetrics) resumed(result string) { metrics.resumes.WithLabelValues(result).Inc() }
+func (k *kindMetrics) resumed(result string) { k.resumes.WithLabelValues(result).Inc() }
 
-func (metrics *kindMetrics) heard() {
-	metrics.lastHeard.Set(float64(time.Now().UnixNano()) / float64(time.Second))
+func (k *kindMetrics) received() {
+	k.lastReceived.Set(float64(time.Now().UnixNano()) / float64(time.Second))
 }

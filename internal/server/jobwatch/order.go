@@ -12,59 +12,59 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// order is how a list is sorted. Jobs that are equal in it follow by namespace and
-// name, so that there is one order only.
+// order is the sort order of a list. Jobs that are equal in it are sorted by namespace and
+// name, so that the order is unique.
 type order struct {
-	// field is what Sort says, without the "-".
-	field     string
-	backwards bool
+	// field is the value of Sort, without the "-".
+	field   string
+	reverse bool
 }
 
 func orderOf(sort string) (order, error) {
-	field, backwards := strings.CutPrefix(sort, "-")
+	field, reverse := strings.CutPrefix(sort, "-")
 	if sort != "" && !slices.Contains(Sorts, field) {
-		return order{}, apierror.Invalid("sort", "%q is none; there are %s, and each with a - before it", sort, strings.Join(Sorts, ", "))
+		return order{}, apierror.Invalid("sort", "%q is not a sort order; use one of %s, with a leading - for the reverse order", sort, strings.Join(Sorts, ", "))
 	}
-	return order{field: field, backwards: backwards}, nil
+	return order{field: field, reverse: reverse}, nil
 }
 
-func (order order) String() string {
-	if order.backwards {
-		return "-" + order.field
+func (o order) String() string {
+	if o.reverse {
+		return "-" + o.field
 	}
-	return order.field
+	return o.field
 }
 
-// place is where a job stands in an order.
-type place struct {
+// sortKey is the position of a job in an order.
+type sortKey struct {
 	time int64
 	text string
-	// index among all jobs of the list by namespace and name, doubled: there is room
-	// for one that is not in the list any more.
+	// index by namespace and name among all jobs of the list, doubled: there is room for a
+	// job that has been deleted.
 	index int
 }
 
-// place is where a row stands that is the index-th by namespace and name.
-func (order order) place(row *jobview.Row, index int) place {
-	at := place{index: 2 * index}
-	switch order.field {
+// keyOf returns the key of a row, whose index by namespace and name is given.
+func (o order) keyOf(row *jobview.Row, index int) sortKey {
+	key := sortKey{index: 2 * index}
+	switch o.field {
 	case "creationTime":
-		at.time = row.CreationTime.Unix()
+		key.time = row.CreationTime.Unix()
 	case "startTime":
-		// What has not started will do so last.
-		at.time = math.MaxInt64
+		// Jobs that have not started are last.
+		key.time = math.MaxInt64
 		if row.StartTime != nil {
-			at.time = row.StartTime.Unix()
+			key.time = row.StartTime.Unix()
 		}
 	case "status":
-		at.text = row.Status
+		key.text = row.Status
 	case "name":
-		at.text = row.Name
+		key.text = row.Name
 	}
-	return at
+	return key
 }
 
-func (order order) compare(left, right *place) int {
+func (o order) compare(left, right *sortKey) int {
 	result := cmp.Compare(left.time, right.time)
 	if result == 0 {
 		result = strings.Compare(left.text, right.text)
@@ -72,50 +72,50 @@ func (order order) compare(left, right *place) int {
 	if result == 0 {
 		result = cmp.Compare(left.index, right.index)
 	}
-	if order.backwards {
+	if o.reverse {
 		return -result
 	}
 	return result
 }
 
-// placeOf is where a cursor stands among jobs that are by namespace and name.
-func (order order) placeOf(cursor *cursor, entries []*entry) *place {
+// keyOfCursor returns the key of a cursor among jobs sorted by namespace and name.
+func (o order) keyOfCursor(cursor *cursor, entries []*entry) *sortKey {
 	key := types.NamespacedName{Namespace: cursor.Namespace, Name: cursor.Name}
 	index, found := slices.BinarySearchFunc(entries, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
-	at := &place{time: cursor.Time, text: cursor.Text, index: 2 * index}
+	cursorKey := &sortKey{time: cursor.Time, text: cursor.Text, index: 2 * index}
 	if !found {
-		at.index--
+		cursorKey.index--
 	}
-	return at
+	return cursorKey
 }
 
-// placed is an entry that may be on a page.
-type placed struct {
-	place
+// sortedEntry is an entry with its key.
+type sortedEntry struct {
+	sortKey
 	entry *entry
 }
 
-// first is the first entries in this order after a place, of some that are by
-// namespace and name, and how many there are after it in all. Most are on other
-// pages: what comes after enough others is not sorted any further.
-func (order order) first(entries []*entry, after *place, count int) (found []placed, left int) {
-	compare := func(left, right placed) int { return order.compare(&left.place, &right.place) }
-	kept := make([]placed, 0, 2*count)
+// first returns the first entries after a key, and the number of all entries after it. The
+// entries must be sorted by namespace and name. Most entries are on other pages: those
+// after the first count are not sorted.
+func (o order) first(entries []*entry, after *sortKey, count int) (found []sortedEntry, remaining int) {
+	compare := func(a, b sortedEntry) int { return o.compare(&a.sortKey, &b.sortKey) }
+	candidates := make([]sortedEntry, 0, 2*count)
 	full := false
 	for index, entry := range entries {
-		one := placed{order.place(entry.Row, index), entry}
-		if after != nil && order.compare(&one.place, after) <= 0 {
+		candidate := sortedEntry{o.keyOf(entry.Row, index), entry}
+		if after != nil && o.compare(&candidate.sortKey, after) <= 0 {
 			continue
 		}
-		left++
-		if full && order.compare(&one.place, &kept[count-1].place) > 0 {
+		remaining++
+		if full && o.compare(&candidate.sortKey, &candidates[count-1].sortKey) > 0 {
 			continue
 		}
-		if kept = append(kept, one); len(kept) == 2*count {
-			slices.SortFunc(kept, compare)
-			kept, full = kept[:count], true
+		if candidates = append(candidates, candidate); len(candidates) == 2*count {
+			slices.SortFunc(candidates, compare)
+			candidates, full = candidates[:count], true
 		}
 	}
-	slices.SortFunc(kept, compare)
-	return kept[:min(count, len(kept))], left
+	slices.SortFunc(candidates, compare)
+	return candidates[:min(count, len(candidates))], remaining
 }

@@ -9,35 +9,33 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// position is how much of a kind's history a reader has seen. Mostly that is a
-// resource version, and it is written as such.
+// position is how much of a kind's history a client has received. Usually it is a resource
+// version, and has the same form.
 //
-// When the cluster's own history was lost for a while, the jobs are listed again, and
-// what is different by then is told: several changes, none of which has a version of
-// its own that could be trusted. A reader that has seen some of them and not the
-// others is at "from-version-told". What those changes are depends on the two
-// versions alone, so another replica that listed at the same two knows them, too, and
-// any other says honestly that it does not.
+// When the API server has lost its history, the jobs are listed again, and the differences
+// are sent: several changes without a version of their own. A client that has received
+// only some of them is at "from-version-count". The changes depend only on the two
+// versions, so another replica that listed at the same versions can resume; all others
+// return "too old".
 type position struct {
-	// version up to which everything has been seen, or will have been at the end of
-	// the changes that are told together.
+	// version up to which all changes were received, or will be after the merged changes.
 	version uint64
-	// from is the version before those changes, told how many of them were seen.
-	// Neither is set otherwise.
-	from uint64
-	told int
+	// from is the version before the merged changes, count how many of them were received.
+	// Both are 0 otherwise.
+	from  uint64
+	count int
 }
 
 func at(version uint64) position { return position{version: version} }
 
-func (position position) String() string {
-	if position.told == 0 {
-		return strconv.FormatUint(position.version, 10)
+func (p position) String() string {
+	if p.count == 0 {
+		return strconv.FormatUint(p.version, 10)
 	}
-	return fmt.Sprintf("%d-%d-%d", position.from, position.version, position.told)
+	return fmt.Sprintf("%d-%d-%d", p.from, p.version, p.count)
 }
 
-// parsePosition reads what String wrote. Everything else is a mistake of the client's.
+// parsePosition parses a position. Other texts are errors of the client.
 func parsePosition(text string) (position, error) {
 	var read position
 	var err error
@@ -49,31 +47,30 @@ func parsePosition(text string) (position, error) {
 			read.version, err = parseVersion(parts[1])
 		}
 		if err == nil {
-			read.told, err = strconv.Atoi(parts[2])
+			read.count, err = strconv.Atoi(parts[2])
 		}
 	default:
 		err = strconv.ErrSyntax
 	}
-	// There is one way to write each position: no signs, no zeros before it.
-	if err != nil || read.String() != text || read.told < 0 || read.told > 0 && read.from >= read.version {
-		return position{}, invalidVersion("it is none that a watch has told")
+	// Each position has only one form: no signs, no leading zeros.
+	if err != nil || read.String() != text || read.count < 0 || read.count > 0 && read.from >= read.version {
+		return position{}, invalidVersion("is not a version that a watch sent")
 	}
 	return read, nil
 }
 
-// Validate is an error if no source could begin such a watch, so that it can be
-// refused before it begins. Whether the version is too old or too new is found out
-// then.
-func (watch *Watch) Validate() error {
-	if watch.Since == "" {
+// Validate returns an error if the version is malformed, so that the watch is refused
+// before it starts. Whether the version is too old or too new is checked later.
+func (w *Watch) Validate() error {
+	if w.Since == "" {
 		return nil
 	}
-	_, err := parsePosition(watch.Since)
+	_, err := parsePosition(w.Since)
 	return err
 }
 
-// parseVersion reads a resource version of the API server's. Kubernetes promises
-// that those of one resource are numbers that grow.
+// parseVersion parses a resource version of the API server. Kubernetes guarantees that
+// versions of one resource are increasing numbers.
 func parseVersion(text string) (uint64, error) {
 	version, err := strconv.ParseUint(text, 10, 64)
 	if err == nil && version == 0 {
@@ -88,17 +85,17 @@ func invalidVersion(why string) *apierror.Error {
 	return invalid
 }
 
-const startOver = "Connect again without resourceVersion: everything is told anew"
+const startOver = "Reconnect without resourceVersion to receive all jobs again"
 
 func expired(why string) *apierror.Error {
 	return apierror.New(http.StatusGone, "Expired", why, startOver)
 }
 
-// The reasons to start over.
+// Errors that make a client start over.
 func tooOld() *apierror.Error {
-	return expired("What happened since this resourceVersion is not known any more")
+	return expired("The resourceVersion is too old: the changes since then are no longer available")
 }
 
 func tooSlow() *apierror.Error {
-	return expired("More happened than the connection could take")
+	return expired("The connection is too slow: the next changes are no longer available")
 }

@@ -8,8 +8,8 @@ func TestPositions(t *testing.T) {
 	for text, want := range map[string]position{
 		"1":                    at(1),
 		"18446744073709551615": at(18446744073709551615),
-		"7-9-1":                {from: 7, version: 9, told: 1},
-		"7-900-12":             {from: 7, version: 900, told: 12},
+		"7-9-1":                {from: 7, version: 9, count: 1},
+		"7-900-12":             {from: 7, version: 900, count: 12},
 	} {
 		t.Run(text, func(t *testing.T) {
 			if read, err := parsePosition(text); err != nil || read != want || read.String() != text {
@@ -32,8 +32,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// FuzzPosition: whatever clients send is either a version, written in the one way, or
-// a mistake of theirs; and no store fails on it.
+// FuzzPosition: any text is either a position in its only form, or an error of the client;
+// and no store fails on it.
 func FuzzPosition(f *testing.F) {
 	for _, text := range []string{"1", "100", "105", "7-9-1", "100-110-1", "0", "x", ""} {
 		f.Add(text)

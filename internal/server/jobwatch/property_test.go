@@ -25,94 +25,94 @@ func asMap(encoded json.RawMessage) map[string]any {
 	if err := json.Unmarshal(encoded, &read); err != nil {
 		panic(err)
 	}
-	// A merge patch cannot tell null from nothing.
+	// A merge patch does not distinguish null from a missing value.
 	maps.DeleteFunc(read, func(_ string, value any) bool { return value == nil })
 	return read
 }
 
-// viewer is a client as one is written: it keeps the jobs by what events say, and
-// comes back with the last version.
+// viewer is a typical client: it keeps the jobs by applying events, and resumes from the
+// last version.
 type viewer struct {
 	t         *testing.T
 	namespace string
 	jobs      map[string]any
 	synced    bool
 	version   string
-	// since is the version of the last snapshot, told what happened after it.
-	since string
-	told  []string
-	// gone is how often the server said that it must start over.
-	gone int
+	// since is the version of the last snapshot, events the events after it.
+	since  string
+	events []string
+	// restarts counts how often the viewer had to start over.
+	restarts int
 }
 
-func (viewer *viewer) startOver() {
-	viewer.jobs, viewer.synced, viewer.version, viewer.told = map[string]any{}, false, "", nil
+func (v *viewer) startOver() {
+	v.jobs, v.synced, v.version, v.events = map[string]any{}, false, "", nil
 }
 
-func (viewer *viewer) see(event *Event) {
+func (v *viewer) see(event *Event) {
 	var read struct {
 		message
 		Job     json.RawMessage `json:"job"`
 		Changes json.RawMessage `json:"changes"`
 	}
 	if err := json.Unmarshal(event.JSON, &read); err != nil {
-		viewer.t.Errorf("%s: %v", event.JSON, err)
+		v.t.Errorf("%s: %v", event.JSON, err)
 	}
-	_, exists := viewer.jobs[read.Name]
+	_, exists := v.jobs[read.Name]
 	switch read.Type {
 	case Synced:
-		viewer.synced, viewer.since = true, read.ResourceVersion
+		v.synced, v.since = true, read.ResourceVersion
 	case Added:
 		if exists {
-			viewer.t.Errorf("%s was added twice", read.Name)
+			v.t.Errorf("%s was added twice", read.Name)
 		}
-		viewer.jobs[read.Name] = asMap(read.Job)
+		v.jobs[read.Name] = asMap(read.Job)
 	case Modified:
 		if !exists {
-			viewer.t.Errorf("%s was changed, and never added", read.Name)
+			v.t.Errorf("%s was changed, and never added", read.Name)
 			return
 		}
-		row := viewer.jobs[read.Name].(map[string]any)
+		row := v.jobs[read.Name].(map[string]any)
 		patch := map[string]any{}
 		if err := json.Unmarshal(read.Changes, &patch); err != nil {
-			viewer.t.Error(err)
+			v.t.Error(err)
 		}
 		maps.Copy(row, patch)
 		maps.DeleteFunc(row, func(_ string, value any) bool { return value == nil })
 	case Deleted:
 		if !exists {
-			viewer.t.Errorf("%s was deleted, and never added", read.Name)
+			v.t.Errorf("%s was deleted, and never added", read.Name)
 		}
-		delete(viewer.jobs, read.Name)
+		delete(v.jobs, read.Name)
 	}
-	if viewer.synced && read.Type != Synced {
-		viewer.told = append(viewer.told, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
+	if v.synced && read.Type != Synced {
+		v.events = append(v.events, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
 	}
-	if !viewer.synced && event.ResourceVersion != "" || viewer.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
-		viewer.t.Errorf("a reader that is synced=%t cannot use version %q: %s", viewer.synced, event.ResourceVersion, event.JSON)
+	if !v.synced && event.ResourceVersion != "" || v.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
+		v.t.Errorf("a reader that is synced=%t cannot use version %q: %s", v.synced, event.ResourceVersion, event.JSON)
 	}
-	viewer.version = event.ResourceVersion
+	v.version = event.ResourceVersion
 }
 
-// connect watches until the context ends, or as long as it likes.
-func (viewer *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
-	if viewer.version == "" {
-		viewer.startOver()
+// connect watches until the context ends, or for a random time.
+func (v *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
+	if v.version == "" {
+		v.startOver()
 	}
-	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: viewer.namespace, Since: viewer.version}) {
+	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: v.namespace, Since: v.version}) {
 		if isExpired(err) {
-			viewer.gone++
-			viewer.startOver()
+			v.restarts++
+			v.startOver()
 			return
 		}
 		if err != nil {
 			if code := codeOf(err); code != 503 {
-				viewer.t.Errorf("since %s: %v", viewer.version, err)
+				v.t.Errorf("since %s: %v", v.version, err)
 			}
 			time.Sleep(time.Second)
 			return
 		}
-		viewer.see(event)
+		v.see(event)
 		switch random.IntN(20) {
 		case 0:
 			return
@@ -122,7 +122,7 @@ func (viewer *viewer) connect(ctx context.Context, source Source, random *rand.R
 	}
 }
 
-// replicas are servers, of which each can be replaced.
+// replicas are servers that can be replaced one by one.
 type replicas struct {
 	ctx     context.Context
 	cluster *cluster
@@ -132,23 +132,23 @@ type replicas struct {
 	done    sync.WaitGroup
 }
 
-func (replicas *replicas) restart(index int) {
-	if replicas.stop[index] != nil {
-		replicas.stop[index]()
+func (r *replicas) restart(index int) {
+	if r.stop[index] != nil {
+		r.stop[index]()
 	}
-	ctx, stop := context.WithCancel(replicas.ctx)
-	cache := NewCache(replicas.cluster, quietly(Options{History: replicas.history}))
-	replicas.done.Go(func() { cache.Run(ctx) })
-	replicas.running[index].Store(cache)
-	replicas.stop[index] = stop
+	ctx, stop := context.WithCancel(r.ctx)
+	cache := NewCache(r.cluster, quietly(Options{History: r.history}))
+	r.done.Go(func() { cache.Run(ctx) })
+	r.running[index].Store(cache)
+	r.stop[index] = stop
 }
 
-// TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the
-// API server, watchers end up with what there is, are told nothing twice, and, as
-// long as the API server knows its history, are told everything.
-func TestWatchersSeeTheTruth(t *testing.T) {
+// TestWatchersConverge: whatever happens to jobs, connections, servers and the API
+// server, watchers end up with the real jobs, receive nothing twice and, while the API
+// server has its history, receive everything.
+func TestWatchersConverge(t *testing.T) {
 	for name, chaos := range map[string]struct {
-		// forget: the API server's history is lost from time to time.
+		// forget means that the API server loses its history from time to time.
 		forget  bool
 		history int
 	}{
@@ -198,16 +198,16 @@ func watchAndCompare(t *testing.T, seed uint64, history int, forget bool) {
 			t.Errorf("a watcher of %s sees something else than there is (-truth +seen):\n%s", viewer.namespace, difference)
 		}
 		since, _ := parseVersion(viewer.since)
-		if truth := replicas.cluster.after(viewer.namespace, since); !forget && !slices.Equal(truth, viewer.told) {
-			t.Errorf("a watcher of %s was told something else than happened since %d:\n%s", viewer.namespace, since, cmp.Diff(truth, viewer.told))
+		if truth := replicas.cluster.after(viewer.namespace, since); !forget && !slices.Equal(truth, viewer.events) {
+			t.Errorf("a watcher of %s was told something else than happened since %d:\n%s", viewer.namespace, since, cmp.Diff(truth, viewer.events))
 		}
-		if !forget && viewer.gone > 0 {
-			t.Errorf("a watcher had to start over %d times, though the API server knew everything", viewer.gone)
+		if !forget && viewer.restarts > 0 {
+			t.Errorf("a watcher had to start over %d times, though the API server knew everything", viewer.restarts)
 		}
 	}
 }
 
-// disturb lets something happen.
+// disturb causes a random event.
 func disturb(random *rand.Rand, replicas *replicas, forget bool) {
 	cluster := replicas.cluster
 	namespace, name := namespaces[random.IntN(len(namespaces))], fmt.Sprintf("job-%d", random.IntN(6))

@@ -12,27 +12,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/budget"
 )
 
-// How many jobs a page has, if the query does not say, and at most.
+// Default and maximum number of jobs on a page.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
-	// MaxBytes is about how large a page may become: a thousand jobs as most are, or
-	// some of the largest that there can be.
+	// MaxBytes is the approximate maximum size of a page: a thousand usual jobs, or a few
+	// of the largest possible.
 	MaxBytes = 6 << 20
 )
 
-// Sorts are the orders of a list; each with a "-" before it is the other way round.
+// Sorts are the sort orders of a list; a leading "-" reverses them.
 var Sorts = []string{"name", "creationTime", "startTime", "status", "namespace"}
 
-// prepared is a query that makes sense.
-type prepared struct {
+// preparedQuery is a validated query.
+type preparedQuery struct {
 	Query
 	order order
-	// after is where the page before ended; nil on the first one.
+	// after is the end of the previous page; nil on the first page.
 	after *cursor
 }
 
-func prepare(query Query) (*prepared, error) {
+func prepare(query Query) (*preparedQuery, error) {
 	switch {
 	case query.Limit < 0 || query.Limit > MaxLimit:
 		return nil, apierror.Invalid("limit", "must be from 1 to %d", MaxLimit)
@@ -45,90 +45,89 @@ func prepare(query Query) (*prepared, error) {
 	if query.Labels == nil {
 		query.Labels = labels.Everything()
 	}
-	made := &prepared{Query: query}
+	p := &preparedQuery{Query: query}
 	var err error
-	if made.order, err = orderOf(query.Sort); err != nil {
+	if p.order, err = orderOf(query.Sort); err != nil {
 		return nil, err
 	}
 	if query.Continue != "" {
-		made.after, err = parseCursor(query.Continue, made.order)
+		p.after, err = parseCursor(query.Continue, p.order)
 	}
-	return made, err
+	return p, err
 }
 
-// filter is the entries that the query wants, in the order that they have.
-func (query *prepared) filter(entries []*entry) []*entry {
-	// Entries of one namespace follow each other, so each is asked for once.
-	namespace, allowed := "", query.Allowed == nil
-	all := query.Labels.Empty()
+// filter returns the entries that match the query, in the same order.
+func (p *preparedQuery) filter(entries []*entry) []*entry {
+	// Entries of one namespace are adjacent, so each namespace is checked once.
+	namespace, allowed := "", p.Allowed == nil
+	all := p.Labels.Empty()
 	matching := make([]*entry, 0, len(entries))
 	for _, entry := range entries {
-		if query.Allowed != nil && entry.Row.Namespace != namespace {
+		if p.Allowed != nil && entry.Row.Namespace != namespace {
 			namespace = entry.Row.Namespace
-			allowed = query.Allowed(namespace)
+			allowed = p.Allowed(namespace)
 		}
-		if allowed && query.wants(entry.Row) && (all || query.Labels.Matches(labels.Set(entry.Object.GetLabels()))) {
+		if allowed && p.wants(entry.Row) && (all || p.Labels.Matches(labels.Set(entry.Object.GetLabels()))) {
 			matching = append(matching, entry)
 		}
 	}
 	return matching
 }
 
-// wants: status and framework are written in capitals or not, as users do.
-func (query *prepared) wants(row *jobview.Row) bool {
-	return (query.Status == "" || strings.EqualFold(query.Status, row.Status) || strings.EqualFold(query.Status, row.Phase)) &&
-		(query.Runtime == "" || query.Runtime == row.Runtime || strings.EqualFold(query.Runtime, row.Framework)) &&
-		(query.Name == "" || strings.Contains(row.Name, query.Name)) && (query.ExactName == "" || query.ExactName == row.Name)
+// wants matches status and framework case-insensitively.
+func (p *preparedQuery) wants(row *jobview.Row) bool {
+	return (p.Status == "" || strings.EqualFold(p.Status, row.Status) || strings.EqualFold(p.Status, row.Phase)) &&
+		(p.Runtime == "" || p.Runtime == row.Runtime || strings.EqualFold(p.Runtime, row.Framework)) &&
+		(p.Name == "" || strings.Contains(row.Name, p.Name)) && (p.ExactName == "" || p.ExactName == row.Name)
 }
 
-// page is the part of the entries that is asked for. They come by namespace and name.
-func (query *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
+// page returns one page of the entries, which must be sorted by namespace and name.
+func (p *preparedQuery) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
-	var after *place
-	if query.after != nil {
-		after = query.order.placeOf(query.after, matching)
+	var after *sortKey
+	if p.after != nil {
+		after = p.order.keyOfCursor(p.after, matching)
 	}
-	found, left := query.order.first(matching, after, query.Limit)
-	found, size := query.thatFit(found)
-	if page.Remaining = left - len(found); page.Remaining > 0 {
-		page.Continue = newCursor(query.order, &found[len(found)-1]).String()
+	selected, remaining := p.order.first(matching, after, p.Limit)
+	selected, size := p.fitting(selected)
+	if page.Remaining = remaining - len(selected); page.Remaining > 0 {
+		page.Continue = newCursor(p.order, &selected[len(selected)-1]).String()
 	}
 	if err := takeBytes(ctx, size); err != nil {
 		return nil, err
 	}
-	for i := range found {
-		one, err := query.entry(ctx, found[i].entry, remote)
+	for i := range selected {
+		e, err := p.entry(ctx, selected[i].entry, remote)
 		if err != nil {
 			return nil, err
 		}
-		if one != nil {
-			page.Entries = append(page.Entries, *one)
+		if e != nil {
+			page.Entries = append(page.Entries, *e)
 		}
 	}
 	return page, nil
 }
 
-// thatFit is the first entries that together are not too large, and their size.
-func (query *prepared) thatFit(found []placed) ([]placed, int) {
+// fitting returns the first entries that fit on the page, and their size.
+func (p *preparedQuery) fitting(selected []sortedEntry) ([]sortedEntry, int) {
 	sum := 0
-	for i := range found {
-		size := rowSize(found[i].entry.Row)
-		if query.Whole {
-			size = found[i].entry.size
+	for i := range selected {
+		size := rowSize(selected[i].entry.Row)
+		if p.Whole {
+			size = selected[i].entry.size
 		}
-		if sum+size > query.Bytes && i > 0 {
-			return found[:i], sum
+		if sum+size > p.Bytes && i > 0 {
+			return selected[:i], sum
 		}
 		sum += size
 	}
-	return found, sum
+	return selected, sum
 }
 
-// rowSize is about how many bytes a row has as JSON.
+// rowSize is the approximate size of a row as JSON.
 func rowSize(row *jobview.Row) int { return 1024 + len(row.Message) + 48*len(row.WorkerStatuses) }
 
-// smallAnswer is so little that it is not worth a budget: many calls at once are
-// answered from what is in memory anyway.
+// smallAnswer needs no budget: many such requests at once are served from memory anyway.
 const smallAnswer = 64 << 10
 
 func takeBytes(ctx context.Context, size int) error {
@@ -138,14 +137,14 @@ func takeBytes(ctx context.Context, size int) error {
 	return budget.Take(ctx, size)
 }
 
-// entry is a job as the query wants it. It is nil if the job does not exist any more.
-func (query *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
-	if !query.Whole {
-		return &Entry{Row: kept.Row}, nil
+// entry returns a job in the form of the query. It is nil if the job has been deleted.
+func (p *preparedQuery) entry(ctx context.Context, stored *entry, remote remote) (*Entry, error) {
+	if !p.Whole {
+		return &Entry{Row: stored.Row}, nil
 	}
-	whole, err := remote.whole(ctx, kept.Object)
+	whole, err := remote.whole(ctx, stored.Object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return &Entry{Row: kept.Row, Object: whole}, err
+	return &Entry{Row: stored.Row, Object: whole}, err
 }

@@ -67,8 +67,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestPages: whatever the order and the size, all pages together are the list, each
-// job once, also if others come and go.
+// TestPages: for any order and size, all pages together are the list, each job once, also
+// if other jobs are created and deleted.
 func TestPages(t *testing.T) {
 	jobs := jobsFor(200)
 	for _, sort := range append([]string{""}, Sorts...) {
@@ -96,7 +96,8 @@ func TestPages(t *testing.T) {
 					if query.Continue = page.Continue; query.Continue == "" {
 						break
 					}
-					// The last job of the page goes, and one comes that is in no page's way.
+					// Delete the last job of the page, and create one that sorts
+					// elsewhere.
 					namespace, name, _ := strings.Cut(names[len(names)-1], "/")
 					gone := mpiJob(namespace, name)
 					gone.ResourceVersion = fmt.Sprint(1000001 + number)
@@ -110,7 +111,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// inOrder compares two names by what the jobs are sorted by.
+// inOrder compares two names by the sort order.
 func inOrder(store *store, sort string) func(left, right string) int {
 	rows := map[string]*jobview.Row{}
 	for _, entry := range store.sorted {
@@ -161,8 +162,8 @@ func TestBadQueries(t *testing.T) {
 	}
 }
 
-// FuzzCursor: whatever clients send is either a cursor or a mistake of theirs, and a
-// page never has more than it may.
+// FuzzCursor: any text is either a cursor or an error of the client, and a page never
+// exceeds its limit.
 func FuzzCursor(f *testing.F) {
 	cache := cacheOf(f, jobsFor(50))
 	for _, sort := range Sorts {

@@ -9,41 +9,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// replace takes in all jobs that there are: at the start, and when the cluster does
-// not know any more what happened since the last version. Then what is different is
-// told, and there is a gap in the history.
-func (store *store) replace(entries []*entry, resourceVersion string) error {
+// replace sets all jobs: at the start, and when the API server has lost the history since
+// the last version. Then the differences are sent as changes, and the history has a gap.
+func (s *store) replace(entries []*entry, resourceVersion string) error {
 	version, err := parseVersion(resourceVersion)
 	if err != nil {
 		return err
 	}
-	found := store.take(entries)
+	byKey := s.take(entries)
 	var different []change
-	if store.synced && version > store.newest {
-		different = store.difference(found, version)
+	if s.synced && version > s.newest {
+		different = s.difference(byKey, version)
 	}
-	store.lock.Lock()
-	defer store.lock.Unlock()
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	switch {
-	case !store.synced || version < store.newest:
-		// The first list; or the cluster was set back to an earlier state, and no
-		// version means what it meant. All numbers before are forgotten.
-		store.changes, store.gaps, store.first, store.floor = nil, nil, store.next()+1, version
-	case version > store.newest:
-		store.gaps = append(store.gaps, gap{from: store.newest, to: version, first: store.next(), count: len(different)})
-		store.remember(different...)
+	case !s.synced || version < s.newest:
+		// The first list; or the cluster was restored to an earlier state, and versions
+		// have changed their meaning. All earlier changes are dropped.
+		s.changes, s.gaps, s.first, s.floor = nil, nil, s.next()+1, version
+	case version > s.newest:
+		s.gaps = append(s.gaps, gap{from: s.newest, to: version, first: s.next(), count: len(different)})
+		s.remember(different...)
 	}
-	store.entries, store.sorted = found, slices.SortedFunc(maps.Values(found), byName)
-	store.synced = true
-	store.advance(version)
+	s.entries, s.sorted = byKey, slices.SortedFunc(maps.Values(byKey), byName)
+	s.synced = true
+	s.advance(version)
 	return nil
 }
 
-// take is the entries by their names; those that are known already are kept.
-func (store *store) take(entries []*entry) map[types.NamespacedName]*entry {
+// take returns the entries by name; unchanged entries are reused.
+func (s *store) take(entries []*entry) map[types.NamespacedName]*entry {
 	taken := make(map[types.NamespacedName]*entry, len(entries))
 	for _, fresh := range entries {
-		known := store.entries[fresh.key()]
+		known := s.entries[fresh.key()]
 		switch {
 		case known == nil:
 		case known.version == fresh.version && known.sameJob(fresh):
@@ -56,40 +55,40 @@ func (store *store) take(entries []*entry) map[types.NamespacedName]*entry {
 	return taken
 }
 
-// difference is what turns the jobs that are known into those that were found. Its
-// order depends on nothing but the two: deletions by name, then the others by version.
-func (store *store) difference(found map[types.NamespacedName]*entry, version uint64) []change {
-	var gone, changed []*entry
-	for _, known := range store.sorted {
+// difference returns the changes from the known jobs to the new list. Their order depends
+// only on the two: deletions by name, then the others by version.
+func (s *store) difference(found map[types.NamespacedName]*entry, version uint64) []change {
+	var deleted, changed []*entry
+	for _, known := range s.sorted {
 		if still := found[known.key()]; still == nil || !still.sameJob(known) {
-			gone = append(gone, known)
+			deleted = append(deleted, known)
 		}
 	}
 	for key, entry := range found {
-		if store.entries[key] != entry {
+		if s.entries[key] != entry {
 			changed = append(changed, entry)
 		}
 	}
 	slices.SortFunc(changed, func(left, right *entry) int { return cmp.Compare(left.version, right.version) })
 
-	count, told := len(gone)+len(changed), 0
+	total, count := len(deleted)+len(changed), 0
 	var different []change
-	tell := func(what EventType, before, after *entry) {
-		told++
-		where := position{from: store.newest, version: version, told: told}
-		if told == count {
-			where = at(version)
+	add := func(what EventType, before, after *entry) {
+		count++
+		resumeAt := position{from: s.newest, version: version, count: count}
+		if count == total {
+			resumeAt = at(version)
 		}
-		different = append(different, change{version, newEvent(what, before, after, where.String())})
+		different = append(different, change{version, newEvent(what, before, after, resumeAt.String())})
 	}
-	for _, last := range gone {
-		tell(Deleted, nil, &entry{Entry: last.Entry, seen: time.Now()})
+	for _, last := range deleted {
+		add(Deleted, nil, &entry{Entry: last.Entry, receivedAt: time.Now()})
 	}
 	for _, entry := range changed {
-		if before := store.entries[entry.key()]; before != nil && before.sameJob(entry) {
-			tell(Modified, before, entry)
+		if before := s.entries[entry.key()]; before != nil && before.sameJob(entry) {
+			add(Modified, before, entry)
 		} else {
-			tell(Added, nil, entry)
+			add(Added, nil, entry)
 		}
 	}
 	return different

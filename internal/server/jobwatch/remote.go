@@ -20,36 +20,36 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// remote is the jobs of one kind at the API server.
+// remote reads the jobs of one kind from the API server.
 type remote struct {
 	client client.WithWatch
 	kind   *jobview.Kind
 }
 
-// scope is which jobs are meant.
+// scope selects jobs.
 type scope struct {
 	namespace, name string
 	labels          labels.Selector
 }
 
-func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
-	options := &client.ListOptions{Namespace: scope.namespace, LabelSelector: scope.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
-	if scope.name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", scope.name)
+func (s scope) options(raw metav1.ListOptions) *client.ListOptions {
+	options := &client.ListOptions{Namespace: s.namespace, LabelSelector: s.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
+	if s.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.name)
 	}
 	return options
 }
 
-// directPage is how many jobs a server on somebody's own machine reads at a time, as
-// kubectl does: it has more memory, and each page takes a round trip.
+// directPage is the page size of odh server, the same as kubectl's: it has more memory,
+// and each page is a round trip.
 const directPage = 500
 
-// each reads all jobs of a scope in pages, so that no more than one page of large jobs
-// is in memory. The version is that of all of them.
-func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
+// each reads all jobs of a scope in pages, so that only one page of large jobs is in
+// memory. It returns the resource version of the list.
+func (r remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		page, err := remote.list(ctx, scope, options)
+		page, err := r.list(ctx, scope, options)
 		if err != nil {
 			return "", err
 		}
@@ -62,32 +62,32 @@ func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visi
 	}
 }
 
-// whole is a job of which only a part is in memory, read from the API server. One that
-// is in memory is returned as it is, and is shared.
-func (remote remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
-	if !partial.Is(kept) {
-		return kept, nil
+// whole returns the whole job. If only a part is in memory, it is read from the API
+// server; otherwise the shared object is returned.
+func (r remote) whole(ctx context.Context, stored client.Object) (client.Object, error) {
+	if !partial.Is(stored) {
+		return stored, nil
 	}
-	read, err := remote.kind.Get(ctx, remote.client, kept.GetNamespace(), kept.GetName())
+	view, err := r.kind.Get(ctx, r.client, stored.GetNamespace(), stored.GetName())
 	if err != nil {
 		return nil, err
 	}
-	read.SetManagedFields(nil)
-	return read.Object, nil
+	view.SetManagedFields(nil)
+	return view.Object, nil
 }
 
-func (remote remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
-	list := remote.kind.NewList()
-	return list, remote.client.List(ctx, list, scope.options(raw))
+func (r remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
+	list := r.kind.NewList()
+	return list, r.client.List(ctx, list, scope.options(raw))
 }
 
-func (remote remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
-	return remote.client.Watch(ctx, remote.kind.NewList(), scope.options(raw))
+func (r remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
+	return r.client.Watch(ctx, r.kind.NewList(), scope.options(raw))
 }
 
-// confirm is nil if a version is one that the cluster has reached.
-func (remote remote) confirm(ctx context.Context, scope scope, version uint64) error {
-	list, err := remote.list(ctx, scope, metav1.ListOptions{Limit: 1})
+// confirm returns nil if the cluster has reached a version.
+func (r remote) confirm(ctx context.Context, scope scope, version uint64) error {
+	list, err := r.list(ctx, scope, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -96,37 +96,36 @@ func (remote remote) confirm(ctx context.Context, scope scope, version uint64) e
 		return err
 	}
 	if version > reached {
-		return invalidVersion("the cluster has not come so far yet")
+		return invalidVersion("is newer than the cluster's current version")
 	}
 	return nil
 }
 
-// errStopped: the reader wants no more.
+// errStopped means that the client wants no more events.
 var errStopped = errors.New("the reader has stopped")
 
-// following is how a watch of the API server's is followed.
-type following struct {
-	// seconds after which the API server is to end it; nil is as it likes.
+// watchOptions of a watch of the API server.
+type watchOptions struct {
+	// seconds after which the API server ends the watch; nil uses its default.
 	seconds *int64
-	// begun, if set, is called when there is a watch.
-	begun func()
-	// tell is called with each change, and how far that is; the object is nil if
-	// nothing has changed until there.
-	tell func(what watch.EventType, object client.Object, reached uint64) error
+	// started, if set, is called when the watch has started.
+	started func()
+	// handle is called with each change and its version; the object is nil for a bookmark.
+	handle func(what watch.EventType, object client.Object, reached uint64) error
 }
 
-// follow tells what the API server's watch says after a version. It ends without an
-// error when the API server ends the watch, as it does after some time.
-func (remote remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
-	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
+// follow handles the changes after a version. It returns nil when the API server ends the
+// watch, as it does after some time.
+func (r remote) follow(ctx context.Context, scope scope, version uint64, options watchOptions) error {
+	watcher, err := r.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: options.seconds})
 	if err != nil {
 		return asExpired(err)
 	}
-	if following.begun != nil {
-		following.begun()
+	if options.started != nil {
+		options.started()
 	}
-	defer watching.Stop()
-	for event := range watching.ResultChan() {
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
 		if event.Type == watch.Error {
 			return asExpired(apierrors.FromObject(event.Object))
 		}
@@ -142,14 +141,14 @@ func (remote remote) follow(ctx context.Context, scope scope, version uint64, fo
 		if event.Type == watch.Bookmark {
 			object = nil
 		}
-		if err := following.tell(event.Type, object, reached); err != nil {
+		if err := options.handle(event.Type, object, reached); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// asExpired is the API server's answer to a version that is too old, in our words.
+// asExpired converts the API server's error for a version that is too old.
 func asExpired(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return tooOld()
@@ -161,7 +160,7 @@ func isExpired(err error) bool { return codeOf(err) == http.StatusGone }
 
 func isInvalid(err error) bool { return codeOf(err) == http.StatusBadRequest }
 
-// codeOf is the code of an error of ours, or 0.
+// codeOf returns the code of an apierror.Error, or 0.
 func codeOf(err error) int {
 	if known, is := errors.AsType[*apierror.Error](err); is {
 		return known.Code
@@ -169,9 +168,9 @@ func codeOf(err error) int {
 	return 0
 }
 
-// forClients is an error as clients may see it: that the API server cannot be reached is
-// not their fault, and does not last.
-func forClients(err error) error {
+// clientError converts an error for clients: an unreachable API server is a temporary
+// error.
+func clientError(err error) error {
 	var status apierrors.APIStatus
 	if _, known := errors.AsType[*apierror.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -179,15 +178,15 @@ func forClients(err error) error {
 	return unreachable()
 }
 
-// ofServer is an error of what the server reads with its own rights. What the API
-// server has said to it, such as who it is and what it may not do, is not for clients.
-func ofServer(err error) error {
+// hideServerError converts an error of a request with the server's own permissions. The
+// API server's text, such as the server's identity, is not for clients.
+func hideServerError(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return fmt.Errorf("%w (%v)", unreachable(), err)
 	}
-	return forClients(err)
+	return clientError(err)
 }
 
 func unreachable() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+	return apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The Kubernetes API server cannot be reached", "Retry in a few seconds")
 }

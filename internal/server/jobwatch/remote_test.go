@@ -12,8 +12,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Who the server is, and what it may not do, is for its log alone.
-func TestErrorsOfTheServersOwn(t *testing.T) {
+// The server's own identity and permissions are only for its log.
+func TestServerErrorsAreHidden(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "kubeflow.org", Resource: "mpijobs"}, "", errors.New(`User "the-server" cannot list`))
 	for name, test := range map[string]struct {
 		err  error
@@ -25,12 +25,12 @@ func TestErrorsOfTheServersOwn(t *testing.T) {
 		"too late":      {context.DeadlineExceeded, http.StatusGatewayTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if told := apierror.From(ofServer(test.err)); told.Code != test.code {
+			if told := apierror.From(hideServerError(test.err)); told.Code != test.code {
 				t.Errorf("%d, want %d: %s", told.Code, test.code, told.Message)
 			}
 		})
 	}
-	if told := apierror.From(forClients(forbidden)); told.Code != http.StatusForbidden {
+	if told := apierror.From(clientError(forbidden)); told.Code != http.StatusForbidden {
 		t.Errorf("what a client may not do itself is told as %d", told.Code)
 	}
 }

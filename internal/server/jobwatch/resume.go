@@ -5,99 +5,99 @@ import (
 	"slices"
 )
 
-// standing is how a position lies to what a store knows.
-type standing int
+// positionState compares a position with the store's history.
+type positionState int
 
 const (
-	// known: the changes after it are all there.
-	known standing = iota
-	// older: the changes after it were never known, or are forgotten.
+	// known: all changes after it are in the store.
+	known positionState = iota
+	// older: the changes after it are not in the store.
 	older
-	// ahead: the store has not got there yet.
+	// ahead: the store has not reached it yet.
 	ahead
-	// lost: it is where the history has a gap.
+	// lost: it is in a gap of the history.
 	lost
 )
 
-// resume is the number of the first change after a position.
-func (store *store) resume(seen position) (uint64, standing) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	if seen.told > 0 {
-		for _, gap := range store.gaps {
-			if gap.from == seen.from && gap.to == seen.version && seen.told < gap.count {
-				return gap.first + uint64(seen.told), known
+// resume returns the number of the first change after a position.
+func (s *store) resume(last position) (uint64, positionState) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	if last.count > 0 {
+		for _, gap := range s.gaps {
+			if gap.from == last.from && gap.to == last.version && last.count < gap.count {
+				return gap.first + uint64(last.count), known
 			}
 		}
 		return 0, lost
 	}
-	if seen.version > store.newest {
+	if last.version > s.newest {
 		return 0, ahead
 	}
-	if seen.version < store.floor {
+	if last.version < s.floor {
 		return 0, older
 	}
-	for _, gap := range store.gaps {
-		if gap.from < seen.version && seen.version < gap.to {
+	for _, gap := range s.gaps {
+		if gap.from < last.version && last.version < gap.to {
 			return 0, lost
 		}
 	}
-	index, _ := slices.BinarySearchFunc(store.changes, seen.version, func(change change, version uint64) int {
+	index, _ := slices.BinarySearchFunc(s.changes, last.version, func(change change, version uint64) int {
 		if change.version <= version {
 			return -1
 		}
 		return 1
 	})
-	return store.first + uint64(index), known
+	return s.first + uint64(index), known
 }
 
-// readAtOnce is how many events a reader takes without letting others go on.
-const readAtOnce = 64
+// readBatch is the number of events that are read under one lock.
+const readBatch = 64
 
-// read is the events that a reader waits for, from a number on, and the number to go
-// on with. With none it is what to wait for. It is false if the reader was too slow.
-func (store *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, kept bool) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	if from < store.first {
+// read returns the events for a watch from a number, and the next number. If there are
+// none, wait is closed at the next change. It returns false if the client was too slow.
+func (s *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, available bool) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	if from < s.first {
 		return nil, 0, nil, false
 	}
-	for next = from; next < store.next() && len(events) < readAtOnce; next++ {
-		if event := store.changes[next-store.first].event; watch.wants(event) {
+	for next = from; next < s.next() && len(events) < readBatch; next++ {
+		if event := s.changes[next-s.first].event; watch.wants(event) {
 			events = append(events, event)
 		}
 	}
-	return events, next, store.moved, true
+	return events, next, s.changed, true
 }
 
-func (watch *Watch) wants(event *Event) bool {
-	return cmp.Or(watch.Namespace, event.Row.Namespace) == event.Row.Namespace && cmp.Or(watch.Name, event.Row.Name) == event.Row.Name
+func (w *Watch) wants(event *Event) bool {
+	return cmp.Or(w.Namespace, event.Row.Namespace) == event.Row.Namespace && cmp.Or(w.Name, event.Row.Name) == event.Row.Name
 }
 
-// snapshot is the jobs as they are, and the number of the first change after it.
-func (store *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	for _, entry := range store.inNamespace(watch.Namespace) {
+// snapshot returns the current jobs, and the number of the first change after them.
+func (s *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	for _, entry := range s.inNamespace(watch.Namespace) {
 		if cmp.Or(watch.Name, entry.Row.Name) == entry.Row.Name {
 			jobs = append(jobs, entry)
 		}
 	}
-	return jobs, store.newest, store.next()
+	return jobs, s.newest, s.next()
 }
 
-// inNamespace is the sorted entries of one namespace, or all. It is valid as long as
-// the lock is held.
-func (store *store) inNamespace(namespace string) []*entry {
+// inNamespace returns the sorted entries of one namespace, or all. It is valid while the
+// lock is held.
+func (s *store) inNamespace(namespace string) []*entry {
 	if namespace == "" {
-		return store.sorted
+		return s.sorted
 	}
-	begin, _ := slices.BinarySearchFunc(store.sorted, namespace, func(entry *entry, namespace string) int { return cmp.Compare(entry.Row.Namespace, namespace) })
-	length, _ := slices.BinarySearchFunc(store.sorted[begin:], namespace, func(entry *entry, namespace string) int {
+	begin, _ := slices.BinarySearchFunc(s.sorted, namespace, func(entry *entry, namespace string) int { return cmp.Compare(entry.Row.Namespace, namespace) })
+	length, _ := slices.BinarySearchFunc(s.sorted[begin:], namespace, func(entry *entry, namespace string) int {
 		if entry.Row.Namespace == namespace {
 			return -1
 		}
 		return 1
 	})
-	return store.sorted[begin : begin+length]
+	return s.sorted[begin : begin+length]
 }

@@ -11,144 +11,141 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// store is the jobs of one kind as they are now, and the last changes to all of them
-// in the order in which they happened. client-go's informers would group changes by
-// object, and lose that order.
+// store has the current jobs of one kind, and the last changes to all of them in order.
+// client-go's informers group changes by object, and lose that order.
 type store struct {
 	kind *jobview.Kind
-	// capacity is how many changes are kept.
+	// capacity is the number of changes to keep.
 	capacity int
 	metrics  *kindMetrics
 
 	lock    sync.RWMutex
 	synced  bool
 	entries map[types.NamespacedName]*entry
-	// sorted is the entries by namespace and name.
+	// sorted has the entries by namespace and name.
 	sorted []*entry
-	// newest is the version up to which everything is known.
+	// newest is the version up to which all changes are known.
 	newest uint64
-	// floor is the version since which every change is known.
+	// floor is the version since which all changes are known.
 	floor uint64
-	// changes are numbered; first is the number of the oldest one that is kept.
+	// changes are numbered; first is the number of the oldest one in the store.
 	changes []change
 	first   uint64
 	gaps    []gap
-	// moved is closed, and replaced, whenever newest or the changes have changed.
-	moved chan struct{}
+	// changed is closed and replaced whenever newest or the changes have changed.
+	changed chan struct{}
 }
 
-// change is an event in its place.
+// change is an event with its version.
 type change struct {
 	version uint64
 	event   *Event
 }
 
-// gap is where the cluster's history was lost: the changes between two versions
-// are not known, but only what was different at the end.
+// gap is where the API server's history was lost: between two versions only the
+// differences are known.
 type gap struct {
 	from, to uint64
-	// first is the number of the first change that tells the difference, count how
-	// many there are.
+	// first is the number of the first change in the gap, count the number of changes.
 	first uint64
 	count int
 }
 
-// firstNumber leaves room for changes that are found to have happened before.
+// firstNumber leaves room for older changes that are prepended later.
 const firstNumber = 1 << 32
 
 func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
 	return &store{
 		kind: kind, capacity: capacity, metrics: metrics,
-		entries: map[types.NamespacedName]*entry{}, first: firstNumber, moved: make(chan struct{}),
+		entries: map[types.NamespacedName]*entry{}, first: firstNumber, changed: make(chan struct{}),
 	}
 }
 
-// put takes a job in as it is now. It, remove, bookmark and replace are called by one
-// keeper only, so they may read without the lock what nobody else writes.
-func (store *store) put(object client.Object) error {
-	after, err := newEntry(store.kind, object, time.Now())
-	if err != nil || after.version <= store.newest {
+// put stores a job. put, remove, bookmark and replace are called by one syncer only, so
+// they may read without the lock what nobody else writes.
+func (s *store) put(object client.Object) error {
+	after, err := newEntry(s.kind, object, time.Now())
+	if err != nil || after.version <= s.newest {
 		return err
 	}
-	what, before := Added, store.entries[after.key()]
+	what, before := Added, s.entries[after.key()]
 	if before != nil {
 		what = Modified
 		after.shareSpec(before)
 	}
-	store.publish(after, change{after.version, newEvent(what, before, after, at(after.version).String())})
+	s.publish(after, change{after.version, newEvent(what, before, after, at(after.version).String())})
 	return nil
 }
 
-// remove takes a job out.
-func (store *store) remove(object client.Object) error {
-	last, err := newEntry(store.kind, object, time.Now())
-	if err != nil || last.version <= store.newest {
+// remove removes a job.
+func (s *store) remove(object client.Object) error {
+	last, err := newEntry(s.kind, object, time.Now())
+	if err != nil || last.version <= s.newest {
 		return err
 	}
-	store.publish(nil, change{last.version, newEvent(Deleted, nil, last, at(last.version).String())})
+	s.publish(nil, change{last.version, newEvent(Deleted, nil, last, at(last.version).String())})
 	return nil
 }
 
-// publish makes one change visible; after is nil if the job is gone.
-func (store *store) publish(after *entry, what change) {
-	store.lock.Lock()
-	defer store.lock.Unlock()
+// publish makes a change visible; after is nil if the job was deleted.
+func (s *store) publish(after *entry, what change) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	key := types.NamespacedName{Namespace: what.event.Row.Namespace, Name: what.event.Row.Name}
-	index, found := slices.BinarySearchFunc(store.sorted, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
+	index, found := slices.BinarySearchFunc(s.sorted, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
 	switch {
 	case after == nil && found:
-		store.sorted = slices.Delete(store.sorted, index, index+1)
-		delete(store.entries, key)
+		s.sorted = slices.Delete(s.sorted, index, index+1)
+		delete(s.entries, key)
 	case after != nil && found:
-		store.sorted[index], store.entries[key] = after, after
+		s.sorted[index], s.entries[key] = after, after
 	case after != nil:
-		store.sorted = slices.Insert(store.sorted, index, after)
-		store.entries[key] = after
+		s.sorted = slices.Insert(s.sorted, index, after)
+		s.entries[key] = after
 	}
-	store.remember(what)
-	store.advance(what.version)
+	s.remember(what)
+	s.advance(what.version)
 }
 
-// bookmark is how far the cluster's history has been read, though nothing happened.
-func (store *store) bookmark(version uint64) {
-	store.lock.Lock()
-	defer store.lock.Unlock()
-	store.advance(max(version, store.newest))
+// bookmark advances the version without a change.
+func (s *store) bookmark(version uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.advance(max(version, s.newest))
 }
 
-// reached is how far the store has come, once it has begun.
-func (store *store) reached() (uint64, bool) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.newest, store.synced
+// reached returns the current version, and whether the store has synced.
+func (s *store) reached() (uint64, bool) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.newest, s.synced
 }
 
-// advance tells everybody that everything is known up to a version.
-func (store *store) advance(version uint64) {
-	store.newest = version
-	store.metrics.heard()
-	close(store.moved)
-	store.moved = make(chan struct{})
+// advance sets the version up to which all changes are known, and wakes all watches.
+func (s *store) advance(version uint64) {
+	s.newest = version
+	s.metrics.received()
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// remember keeps changes, and forgets the oldest if there are too many. Changes that
-// were told together are forgotten together: with only some of them nobody could
-// go on.
-func (store *store) remember(changes ...change) {
+// remember adds changes, and drops the oldest if there are too many. Changes with the same
+// version are dropped together: no client could resume between them.
+func (s *store) remember(changes ...change) {
 	for _, what := range changes {
-		store.metrics.event(what.event.Type)
+		s.metrics.event(what.event.Type)
 	}
-	store.changes = append(store.changes, changes...)
-	for len(store.changes) > store.capacity {
-		store.floor = store.changes[0].version
-		for len(store.changes) > 0 && store.changes[0].version == store.floor {
-			store.changes[0] = change{}
-			store.changes = store.changes[1:]
-			store.first++
+	s.changes = append(s.changes, changes...)
+	for len(s.changes) > s.capacity {
+		s.floor = s.changes[0].version
+		for len(s.changes) > 0 && s.changes[0].version == s.floor {
+			s.changes[0] = change{}
+			s.changes = s.changes[1:]
+			s.first++
 		}
 	}
-	store.gaps = slices.DeleteFunc(store.gaps, func(gap gap) bool { return gap.to <= store.floor })
+	s.gaps = slices.DeleteFunc(s.gaps, func(gap gap) bool { return gap.to <= s.floor })
 }
 
-// next is the number of the change that will come next.
-func (store *store) next() uint64 { return store.first + uint64(len(store.changes)) }
+// next returns the number of the next change.
+func (s *store) next() uint64 { return s.first + uint64(len(s.changes)) }

@@ -44,9 +44,9 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// storeWithGap has listed at 100, seen a change at 102, and a bookmark at 105. What
-// happened until 110 it does not know: there, b was gone, a different, c and d new.
-// A change at 112 followed.
+// storeWithGap listed at 100, received a change at 102 and a bookmark at 105. It has no
+// history until 110: there, b was deleted, a changed, c and d created. A change at 112
+// followed.
 func storeWithGap(tb testing.TB) *store {
 	tb.Helper()
 	store := newTestStore(tb, 100)
@@ -58,8 +58,8 @@ func storeWithGap(tb testing.TB) *store {
 	return store
 }
 
-// after is what a reader sees that has seen everything up to a position.
-func after(t *testing.T, store *store, text string) ([]string, standing) {
+// after returns the changes for a client at a position.
+func after(t *testing.T, store *store, text string) ([]string, positionState) {
 	t.Helper()
 	seen, err := parsePosition(text)
 	must(t, err)
@@ -75,22 +75,21 @@ func after(t *testing.T, store *store, text string) ([]string, standing) {
 	return told, where
 }
 
-func TestResumeAroundAGap(t *testing.T) {
+func TestResumeAtGap(t *testing.T) {
 	store := storeWithGap(t)
 	difference := []string{"DELETED b 105-110-1", "ADDED c 105-110-2", "ADDED d 105-110-3", "MODIFIED a 110"}
 	last := "MODIFIED c 112"
 	all := append([]string{"MODIFIED a 102"}, append(difference, last)...)
 	for since, want := range map[string]struct {
 		told  []string
-		where standing
+		where positionState
 	}{
 		"99":  {nil, older},
 		"100": {all, known},
 		"101": {all, known},
 		"102": {all[1:], known},
 		"105": {all[1:], known},
-		// Another replica may have told what happened then, and what it was nobody
-		// here knows.
+		// Another replica may have sent a change with this version, which is unknown here.
 		"106":       {nil, lost},
 		"109":       {nil, lost},
 		"110":       {[]string{last}, known},
@@ -99,7 +98,7 @@ func TestResumeAroundAGap(t *testing.T) {
 		"113":       {nil, ahead},
 		"105-110-1": {append(difference[1:4:4], last), known},
 		"105-110-3": {append(difference[3:4:4], last), known},
-		// The last of them has told everything up to 110.
+		// The last of them has the version 110.
 		"105-110-4": {nil, lost},
 		"104-110-1": {nil, lost},
 		"105-111-1": {nil, lost},
@@ -113,9 +112,9 @@ func TestResumeAroundAGap(t *testing.T) {
 	}
 }
 
-// TestChangesToldTogetherAreForgottenTogether: with only some of them a reader would
-// miss the others.
-func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
+// TestMergedChangesAreDroppedTogether: with only some of them, a client would miss
+// the others.
+func TestMergedChangesAreDroppedTogether(t *testing.T) {
 	store := storeWithGap(t)
 	store.capacity = 6
 	must(t, store.put(jobAt(113, "c", "2/2")))
@@ -126,14 +125,14 @@ func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
 	if len(store.changes) != 3 {
 		t.Errorf("%d changes are left: those at 112, 113 and 114, and some of those that were told together", len(store.changes))
 	}
-	for since, want := range map[string]standing{"105": older, "105-110-2": lost, "109": older, "110": known, "113": known} {
+	for since, want := range map[string]positionState{"105": older, "105-110-2": lost, "109": older, "110": known, "113": known} {
 		if told, where := after(t, store, since); where != want {
 			t.Errorf("after %s: standing %d, want %d, %q", since, where, want, told)
 		}
 	}
 }
 
-func TestWhatComesLateIsNotToldAgain(t *testing.T) {
+func TestLateChangesAreIgnored(t *testing.T) {
 	store := storeWithGap(t)
 	before := store.next()
 	must(t, store.put(jobAt(112, "c", "1/2")))
@@ -144,15 +143,15 @@ func TestWhatComesLateIsNotToldAgain(t *testing.T) {
 	}
 }
 
-// TestClusterThatWasSetBack: no version means what it meant.
-func TestClusterThatWasSetBack(t *testing.T) {
+// TestClusterRestore: after a restore, versions have another meaning.
+func TestClusterRestore(t *testing.T) {
 	store := storeWithGap(t)
 	number := store.next()
 	must(t, store.replace(entriesOf(t, jobAt(90, "a", "")), "95"))
 	if _, _, _, kept := store.read(number, Watch{}); kept {
 		t.Error("a reader goes on as if nothing had happened")
 	}
-	for since, want := range map[string]standing{"94": older, "95": known, "112": ahead, "105-110-1": lost} {
+	for since, want := range map[string]positionState{"94": older, "95": known, "112": ahead, "105-110-1": lost} {
 		if _, where := after(t, store, since); where != want {
 			t.Errorf("after %s: standing %d, want %d", since, where, want)
 		}

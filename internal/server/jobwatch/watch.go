@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// tell tells a reader everything, until it stops or falls behind.
-func (cached *cached) tell(ctx context.Context, watch Watch, yield func(*Event) bool) error {
+// send sends events to a client, until it stops or is too slow.
+func (c *cached) send(ctx context.Context, watch Watch, yield func(*Event) bool) error {
 	var next uint64
 	var err error
 	if watch.Since == "" {
-		next, err = cached.tellAll(watch, yield)
+		next, err = c.sendAll(watch, yield)
 	} else {
-		next, err = cached.find(ctx, watch)
+		next, err = c.resumeFrom(ctx, watch)
 	}
 	for err == nil {
 		var events []*Event
-		var moved <-chan struct{}
-		var kept bool
-		events, next, moved, kept = cached.read(next, watch)
-		if !kept {
-			cached.metrics.resumed(resumeSlow)
+		var changed <-chan struct{}
+		var available bool
+		events, next, changed, available = c.read(next, watch)
+		if !available {
+			c.metrics.resumed(resumeSlow)
 			return tooSlow()
 		}
 		for _, event := range events {
@@ -29,75 +29,74 @@ func (cached *cached) tell(ctx context.Context, watch Watch, yield func(*Event) 
 			}
 		}
 		if len(events) == 0 {
-			err = waitFor(ctx, moved)
+			err = waitFor(ctx, changed)
 		}
 	}
 	return err
 }
 
-func waitFor(ctx context.Context, moved <-chan struct{}) error {
+func waitFor(ctx context.Context, changed <-chan struct{}) error {
 	select {
-	case <-moved:
+	case <-changed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// tellAll tells all jobs that there are, and returns the number of the first change
-// after that.
-func (cached *cached) tellAll(watch Watch, yield func(*Event) bool) (uint64, error) {
-	jobs, version, next := cached.snapshot(watch)
+// sendAll sends all existing jobs, and returns the number of the first change after them.
+func (c *cached) sendAll(watch Watch, yield func(*Event) bool) (uint64, error) {
+	jobs, version, next := c.snapshot(watch)
 	for _, job := range jobs {
 		if !yield(job.asAdded()) {
 			return 0, errStopped
 		}
 	}
-	if !yield(syncedEvent(cached.kind, watch, at(version).String(), time.Now())) {
+	if !yield(syncedEvent(c.kind, watch, at(version).String(), time.Now())) {
 		return 0, errStopped
 	}
 	return next, nil
 }
 
-// find is the number of the first change after the version that a reader has seen.
-func (cached *cached) find(ctx context.Context, watch Watch) (uint64, error) {
-	next, result, err := cached.findSince(ctx, watch.Since)
+// resumeFrom returns the number of the first change after the client's version.
+func (c *cached) resumeFrom(ctx context.Context, watch Watch) (uint64, error) {
+	next, result, err := c.resumeSince(ctx, watch.Since)
 	if err != nil {
 		result = resumeRefused
 		if isExpired(err) {
 			result = resumeExpired
 		}
 	}
-	cached.metrics.resumed(result)
+	c.metrics.resumed(result)
 	return next, err
 }
 
-func (cached *cached) findSince(ctx context.Context, since string) (next uint64, result string, err error) {
-	seen, err := parsePosition(since)
+func (c *cached) resumeSince(ctx context.Context, since string) (next uint64, result string, err error) {
+	last, err := parsePosition(since)
 	if err != nil {
 		return 0, "", err
 	}
 	result = resumeMemory
 	for err == nil {
-		_, moved := cached.state()
-		next, where := cached.resume(seen)
-		switch where {
+		_, changed := c.state()
+		next, state := c.resume(last)
+		switch state {
 		case known:
 			return next, result, nil
 		case lost:
 			return 0, "", tooOld()
 		case older:
 			result = resumeAsked
-			err = cached.filler.fill(ctx, seen.version)
+			err = c.history.load(ctx, last.version)
 		case ahead:
-			// Another replica may have told it, which was faster.
+			// Another replica may have been faster, and sent it.
 			if result != resumeAsked {
-				result, err = resumeAsked, cached.filler.remote.confirm(ctx, scope{}, seen.version)
+				result, err = resumeAsked, c.history.remote.confirm(ctx, scope{}, last.version)
 			}
 			if err == nil {
-				err = waitFor(ctx, moved)
+				err = waitFor(ctx, changed)
 			}
 		}
 	}
-	return 0, "", ofServer(err)
+	return 0, "", hideServerError(err)
 }

@@ -1,10 +1,10 @@
-// Package rest is the server's REST interface. Jobs are what kubectl shows of them:
-// the same JSON goes in and out. Everything that can be asked is one row of a table,
-// which both the handlers and the OpenAPI document are made from.
+// Package rest is the server's REST API. Jobs have the same JSON form as in kubectl. The
+// handlers and the OpenAPI document come from one table of routes.
 package rest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -15,38 +15,38 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
-	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// Options are how requests are served.
+// Options of the API.
 type Options struct {
-	// CallTimeout bounds every call, LogTimeout one that reads logs without following
-	// them. Streams end with their clients.
+	// CallTimeout is the timeout of requests, LogTimeout that of reading logs without
+	// following them. Streams have none.
 	CallTimeout, LogTimeout time.Duration
-	// Stream carries messages to a client, over WebSocket or server-sent events.
-	Stream func(http.ResponseWriter, *http.Request, func(context.Context) iter.Seq2[stream.Message, error])
-	Clock  clock.PassiveClock
-	// Version of the server, for the document.
+	// AllowedOrigins are the other origins whose pages may open WebSockets.
+	AllowedOrigins []string
+	Clock          clock.PassiveClock
+	// Version of the server, for the OpenAPI document.
 	Version string
-	// Log is told of what is no fault of the clients'; nil is nobody.
+	// Log gets errors that the client did not cause; nil discards them.
 	Log *slog.Logger
 }
 
-// API answers requests. Who calls is known before (access.WithCaller).
+// API handles REST requests. Each request has a caller (auth.WithCaller).
 type API struct {
 	Options
 	service  jobservice.Interface
 	mux      *http.ServeMux
 	document []byte
-	// bodyGrace is how much longer than a call its body may take to come.
+	// bodyGrace is how much longer than CallTimeout a body may take to arrive.
 	bodyGrace time.Duration
 }
 
 const bodyGrace = 5 * time.Second
 
-// New is the interface over a service.
+// New creates the API of a service.
 func New(service jobservice.Interface, options Options) (*API, error) {
 	api := &API{Options: options, service: service, mux: http.NewServeMux(), bodyGrace: bodyGrace}
 	if api.Log == nil {
@@ -59,48 +59,54 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 	}
 	api.document = document
 	for _, route := range routes {
-		api.mux.Handle(route.method+" "+route.path, api.serve(route))
+		pattern := route.method + " " + route.path
+		row, known := operation.Lookup(pattern)
+		if !known {
+			return nil, fmt.Errorf("the route %s has no row in the table of operations", pattern)
+		}
+		route.operation = row
+		api.mux.Handle(pattern, api.serve(route))
 	}
 	return api, nil
 }
 
-// ServeHTTP answers one request.
-func (api *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if !isPlain(request.URL.EscapedPath()) {
-		api.fail(writer, request, apierror.Invalid("path", "it has empty parts, . or .. in it"))
+// ServeHTTP handles a request.
+func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if !isClean(request.URL.EscapedPath()) {
+		a.fail(writer, request, apierror.Invalid("path", "has empty segments, . or .."))
 		return
 	}
-	if _, pattern := api.mux.Handler(request); pattern == "" {
-		api.unknown(writer, request)
+	if _, pattern := a.mux.Handler(request); pattern == "" {
+		a.notFound(writer, request)
 		return
 	}
-	api.mux.ServeHTTP(writer, request)
+	a.mux.ServeHTTP(writer, request)
 }
 
-// isPlain tells whether a path is as short as it can be. The mux would send clients to
-// the short one, which is not what they asked for.
-func isPlain(escaped string) bool {
-	short := path.Clean("/" + escaped)
-	return escaped == short || escaped == short+"/"
+// isClean tells whether a path is in its shortest form. For other paths the mux would
+// redirect, instead of an error.
+func isClean(escaped string) bool {
+	cleaned := path.Clean("/" + escaped)
+	return escaped == cleaned || escaped == cleaned+"/"
 }
 
-// Document is the OpenAPI document, which anybody may read.
-func (api *API) Document() http.Handler {
-	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, api.document) })
+// Document serves the OpenAPI document, which is public.
+func (a *API) Document() http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, a.document) })
 }
 
-// unknown answers what is in no row of the table.
-func (api *API) unknown(writer http.ResponseWriter, request *http.Request) {
-	allowed := allowedMethods(request, api.mux)
+// notFound responds to requests that no route matches.
+func (a *API) notFound(writer http.ResponseWriter, request *http.Request) {
+	allowed := allowedMethods(request, a.mux)
 	if len(allowed) == 0 {
-		api.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		a.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "No route matches "+request.URL.Path, "See the API document: GET /openapi.json"))
 		return
 	}
 	writer.Header().Set("Allow", strings.Join(allowed, ", "))
-	api.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+	a.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", "Method "+request.Method+" is not allowed for "+request.URL.Path, "See the API document: GET /openapi.json"))
 }
 
-// allowedMethods are those that a path has.
+// allowedMethods returns the methods that a path has.
 func allowedMethods(request *http.Request, mux *http.ServeMux) (allowed []string) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		other := request.Clone(request.Context())
@@ -119,57 +125,58 @@ type input struct {
 	query *query
 }
 
-// context of the request, for the service.
+// context returns the context of the request.
 func (in *input) context() context.Context { return in.Context() }
 
-// serve is the handler of a route.
-func (api *API) serve(route *route) http.Handler {
+// serve returns the handler of a route.
+func (a *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		record := auth.RecordFrom(request.Context())
-		record.Verb, record.Namespace, record.Name = route.verb, request.PathValue("namespace"), request.PathValue("name")
-		if route.kind != nil {
-			record.Kind = string(route.kind.Kind)
-		}
 		in := &input{Request: request, route: route, query: newQuery(request)}
 		if err := in.check(); err != nil {
-			api.fail(writer, request, err)
+			a.fail(writer, request, err)
 			return
 		}
-		if limit := api.timeout(route, in); limit > 0 {
+		if limit := a.timeout(route, in); limit > 0 {
 			ctx, stop := context.WithTimeout(request.Context(), limit)
 			defer stop()
 			in.Request = request.WithContext(ctx)
 		}
 		if route.body != nil {
-			// Reading does not end with the context. A call that has its body ends by it.
-			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + api.bodyGrace))
+			// Reading a body does not end with the context. The deadline is longer, so
+			// that the context ends the call first.
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(a.CallTimeout + a.bodyGrace))
 		}
 		if route.stream != nil {
-			route.stream(api, writer, in)
+			route.stream(a, writer, in)
 			return
 		}
-		found, err := route.answer(api, in)
+		response, err := route.handle(a, in)
 		if err != nil {
-			api.fail(writer, request, err)
+			a.fail(writer, request, err)
 			return
 		}
-		api.reply(writer, request, route.success, found)
+		a.reply(writer, request, route.success, response)
 	})
 }
 
-// timeout of a request; 0 for none.
-func (api *API) timeout(route *route, in *input) time.Duration {
+// timeout returns the timeout of a request; 0 for none.
+func (a *API) timeout(route *route, in *input) time.Duration {
 	switch {
-	case route.class == watches, route.class == logs && in.query.flag("follow"):
-		return 0
-	case route.class == logs:
-		return api.LogTimeout
+	case route.operation.Stream == operation.NoStream:
+		return a.CallTimeout
+	case route.operation.Stream == operation.StreamOnFollow && !in.query.flag("follow"):
+		return a.LogTimeout
 	default:
-		return api.CallTimeout
+		return 0
 	}
 }
 
-// check refuses parameters that the route does not have, or not like this.
+// sendStream sends messages to a client, over WebSocket or server-sent events.
+func (a *API) sendStream(writer http.ResponseWriter, in *input, messages func(context.Context) iter.Seq2[stream.Message, error]) {
+	stream.Serve(writer, in.Request, stream.Options{AllowedOrigins: a.AllowedOrigins}, messages)
+}
+
+// check refuses unknown or invalid parameters and names.
 func (in *input) check() error {
 	if err := in.query.check(in.route.parameters); err != nil {
 		return err

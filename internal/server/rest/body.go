@@ -20,29 +20,29 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// document is the body of a request, as JSON. It may be YAML.
-func document(request *http.Request) ([]byte, error) {
+// readBody reads the body of a request as JSON. The body may be YAML.
+func readBody(request *http.Request) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(request.Header.Get("Content-Type"))
 	if request.Header.Get("Content-Type") == "" {
 		kind, err = "application/json", nil
 	}
 	if err != nil || kind != "application/json" && kind != "application/yaml" {
-		return nil, apierror.New(http.StatusUnsupportedMediaType, "UnsupportedMediaType", fmt.Sprintf("A body of type %q cannot be read", request.Header.Get("Content-Type")),
+		return nil, apierror.New(http.StatusUnsupportedMediaType, "UnsupportedMediaType", fmt.Sprintf("Content-Type %q is not supported", request.Header.Get("Content-Type")),
 			"Send JSON, with Content-Type: application/json, or YAML, with application/yaml")
 	}
 	content, err := io.ReadAll(request.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", fmt.Sprintf("The body has more than %d bytes", large.Limit), "Leave out what is not part of the job")
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", fmt.Sprintf("The body has more than %d bytes", large.Limit), "Remove what is not part of the job")
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, apierror.New(http.StatusRequestTimeout, "RequestTimeout", "The body did not come in time", "Send it at once")
+		return nil, apierror.New(http.StatusRequestTimeout, "RequestTimeout", "The body was not received in time", "Send the body without pauses")
 	case err != nil:
-		return nil, apierror.Invalid("body", "it cannot be read: %v", err)
+		return nil, apierror.Invalid("body", "cannot be read: %v", err)
 	case !utf8.Valid(content):
-		return nil, apierror.Invalid("body", "it is not UTF-8")
+		return nil, apierror.Invalid("body", "is not valid UTF-8")
 	case len(strings.TrimSpace(string(content))) == 0:
-		return nil, apierror.Invalid("body", "it is empty")
+		return nil, apierror.Invalid("body", "is empty")
 	}
 	if kind == "application/yaml" {
 		return fromYAML(content)
@@ -50,15 +50,15 @@ func document(request *http.Request) ([]byte, error) {
 	return content, nil
 }
 
-// fromYAML is the only document in some YAML, as JSON. Others would be lost without a
-// word.
+// fromYAML converts a single YAML document to JSON. More than one is an error: the others
+// must not be dropped silently.
 func fromYAML(content []byte) ([]byte, error) {
-	found := []byte("null")
+	result := []byte("null")
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return result, nil
 		}
 		var read []byte
 		if err == nil {
@@ -66,38 +66,39 @@ func fromYAML(content []byte) ([]byte, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, apierror.Invalid("body", "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return nil, apierror.Invalid("body", "is not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		case string(read) == "null":
-		case string(found) != "null":
-			return nil, apierror.Invalid("body", "it has more than one document; send each by itself")
+		case string(result) != "null":
+			return nil, apierror.Invalid("body", "has more than one document; send each in its own request")
 		default:
-			found = read
+			result = read
 		}
 	}
 }
 
-// readJob is the job in a body. Every field of it must be known: one that is
-// misspelt would be lost without a word.
+// readJob decodes the job in a body. Unknown fields are an error: a misspelt field must
+// not be dropped silently.
 func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 	object, unknown, err := kind.Decode(content)
 	if err != nil {
-		return nil, apierror.Invalid("body", "it is no %s: %v", kind.Kind, err)
+		return nil, apierror.Invalid("body", "is not a valid %s: %v", kind.Kind, err)
 	}
 	if len(unknown) > 0 {
-		told := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has fields that no %s has, or has them twice", kind.Kind), fmt.Sprintf("See which there are: kubectl explain %s.spec --recursive", kind.Command))
+		apiErr := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command))
 		for _, fault := range unknown {
-			told.Details = append(told.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
+			apiErr.Details = append(apiErr.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
 		}
-		return nil, told
+		return nil, apiErr
 	}
-	is := object.GetObjectKind().GroupVersionKind()
-	if (is.Kind != "" && is.Kind != kind.GVK.Kind) || (is.Version != "" && is.GroupVersion() != kind.GVK.GroupVersion()) {
-		return nil, apierror.Invalid("kind", "it is %s of %s; what is wanted here is %s of %s", is.Kind, is.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
+	gvk := object.GetObjectKind().GroupVersionKind()
+	if (gvk.Kind != "" && gvk.Kind != kind.GVK.Kind) || (gvk.Version != "" && gvk.GroupVersion() != kind.GVK.GroupVersion()) {
+		return nil, apierror.Invalid("kind", "is %s of %s, but must be %s of %s", gvk.Kind, gvk.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
 	}
 	return object, nil
 }
 
-// fieldOf is the field in a message such as: unknown field "spec.slots".
+// fieldOf returns the field in a message of the Kubernetes JSON decoder, such as: unknown
+// field "spec.slots".
 func fieldOf(message string) string {
 	if _, rest, found := strings.Cut(message, `"`); found {
 		field, _, _ := strings.Cut(rest, `"`)

@@ -12,39 +12,39 @@ import (
 
 func TestQueriesAreChecked(t *testing.T) {
 	known := []parameter{
-		{name: "limit", kind: "integer", least: 1, most: 10},
+		{name: "limit", kind: "integer", min: 1, max: 10},
 		{name: "follow", kind: "boolean"},
 		{name: "since", kind: "date-time"},
-		{name: "sort", kind: "string", words: []string{"name", "-name"}},
+		{name: "sort", kind: "string", values: []string{"name", "-name"}},
 		{name: "search", kind: "string"},
 	}
 	tests := map[string]struct{ query, want string }{
 		"nothing":             {"", ""},
 		"all of them":         {"limit=3&follow=true&since=2026-01-31T12:00:00Z&sort=-name&search=x", ""},
-		"an unknown name":     {"limt=3", "limt: there is no such parameter here; there are limit, follow, since, sort, search"},
-		"twice":               {"limit=3&limit=4", "limit: it is given 2 times"},
-		"no number":           {"limit=many", `limit: "many" is no whole number from 1 to 10`},
-		"too large":           {"limit=11", `limit: "11" is no whole number from 1 to 10`},
-		"an overflow":         {"limit=99999999999999999999", "is no whole number"},
-		"neither":             {"follow=yes", `follow: "yes" is neither true nor false`},
-		"no time":             {"since=yesterday", `since: "yesterday" is no time such as`},
-		"no such word":        {"sort=size", `sort: "size" is none of name, -name`},
-		"no UTF-8":            {"search=%ff", "search: it is not UTF-8"},
-		"a zero byte":         {"search=a%00b", "search: it has a zero byte in it"},
-		"a broken escape":     {"search=%zz", "query: it cannot be read"},
-		"a semicolon, as one": {"search=a;limit=3", "query: it cannot be read"},
+		"an unknown name":     {"limt=3", "limt: unknown parameter; this path has limit, follow, since, sort, search"},
+		"twice":               {"limit=3&limit=4", "limit: is given 2 times"},
+		"no number":           {"limit=many", `limit: "many" is not an integer from 1 to 10`},
+		"too large":           {"limit=11", `limit: "11" is not an integer from 1 to 10`},
+		"an overflow":         {"limit=99999999999999999999", "is not an integer"},
+		"neither":             {"follow=yes", `follow: "yes" must be true or false`},
+		"no time":             {"since=yesterday", `since: "yesterday" is not a time such as`},
+		"no such word":        {"sort=size", `sort: "size" is not one of name, -name`},
+		"no UTF-8":            {"search=%ff", "search: is not valid UTF-8"},
+		"a zero byte":         {"search=a%00b", "search: has a zero byte"},
+		"a broken escape":     {"search=%zz", "query: cannot be read"},
+		"a semicolon, as one": {"search=a;limit=3", "query: cannot be read"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			request := &http.Request{URL: httptest.NewRequest(http.MethodGet, "/", nil).URL}
 			request.URL.RawQuery = test.query
-			wantProblem(t, newQuery(request).check(known), test.want)
+			wantClientError(t, newQuery(request).check(known), test.want)
 		})
 	}
 }
 
-// wantProblem: a client's mistake is told as one, in these words; none is no error.
-func wantProblem(t *testing.T, err error, words string) {
+// wantClientError checks that an error of the client has a text; "" expects no error.
+func wantClientError(t *testing.T, err error, words string) {
 	t.Helper()
 	if words == "" {
 		if err != nil {
@@ -62,7 +62,7 @@ func wantProblem(t *testing.T, err error, words string) {
 
 func TestRequiredParameters(t *testing.T) {
 	query := newQuery(httptest.NewRequest(http.MethodGet, "/", nil))
-	wantProblem(t, query.check([]parameter{{name: "namespace", kind: "string", description: "namespace of the job", required: true}}), "namespace: is required: namespace of the job")
+	wantClientError(t, query.check([]parameter{{name: "namespace", kind: "string", description: "Namespace of the job", required: true}}), "namespace: is required: Namespace of the job")
 }
 
 func TestBodies(t *testing.T) {
@@ -71,29 +71,29 @@ func TestBodies(t *testing.T) {
 		"with a charset":        {"application/json; charset=utf-8", `{}`, ""},
 		"no type at all":        {"", `{}`, ""},
 		"YAML":                  {"application/yaml", "spec: {slotsPerWorker: 2}", ""},
-		"a form":                {"application/x-www-form-urlencoded", "a=b", `A body of type "application/x-www-form-urlencoded" cannot be read`},
-		"a broken type":         {"application/json; =", "{}", "cannot be read"},
-		"empty":                 {"application/json", " \n", "body: it is empty"},
-		"not UTF-8":             {"application/json", "{\"spec\":\"\xff\"}", "body: it is not UTF-8"},
-		"no JSON":               {"application/json", "{", "body: it is no MPIJob"},
-		"a list":                {"application/json", "[]", "body: it is no MPIJob"},
+		"a form":                {"application/x-www-form-urlencoded", "a=b", `Content-Type "application/x-www-form-urlencoded" is not supported`},
+		"a broken type":         {"application/json; =", "{}", "is not supported"},
+		"empty":                 {"application/json", " \n", "body: is empty"},
+		"not UTF-8":             {"application/json", "{\"spec\":\"\xff\"}", "body: is not valid UTF-8"},
+		"no JSON":               {"application/json", "{", "body: is not a valid MPIJob"},
+		"a list":                {"application/json", "[]", "body: is not a valid MPIJob"},
 		"YAML with its marks":   {"application/yaml", "---\n# a job\nspec: {slotsPerWorker: 2}\n---\n# nothing\n", ""},
-		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: it has more than one document"},
-		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: it is no YAML"},
-		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has fields that no MPIJob has"},
-		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker takes int32, and not a string"},
-		"another kind":          {"application/json", `{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob"}`, "kind: it is TrainJob of kubeflow.org/v2alpha1; what is wanted here is MPIJob of kubeflow.org/v2beta1"},
-		"another version of it": {"application/json", `{"apiVersion":"kubeflow.org/v1","kind":"MPIJob"}`, "kind: it is MPIJob of kubeflow.org/v1"},
+		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: has more than one document"},
+		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: is not valid YAML"},
+		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has unknown or duplicate MPIJob fields"},
+		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker must be int32, not a string"},
+		"another kind":          {"application/json", `{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob"}`, "kind: is TrainJob of kubeflow.org/v2alpha1, but must be MPIJob of kubeflow.org/v2beta1"},
+		"another version of it": {"application/json", `{"apiVersion":"kubeflow.org/v1","kind":"MPIJob"}`, "kind: is MPIJob of kubeflow.org/v1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(test.body))
 			request.Header.Set("Content-Type", test.contentType)
-			content, err := document(request)
+			content, err := readBody(request)
 			if err == nil {
 				_, err = readJob(content, jobview.MPIJobs)
 			}
-			wantProblem(t, err, test.want)
+			wantClientError(t, err, test.want)
 		})
 	}
 }
@@ -109,7 +109,7 @@ func TestUnknownFieldsAreNamed(t *testing.T) {
 func TestBodiesHaveALimit(t *testing.T) {
 	request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat(" ", 100)))
 	request.Body = http.MaxBytesReader(httptest.NewRecorder(), request.Body, 10)
-	_, err := document(request)
+	_, err := readBody(request)
 	if told := apierror.From(err); told.Code != http.StatusRequestEntityTooLarge || !strings.Contains(told.Message, "more than 10 bytes") {
 		t.Errorf("it says %d %s", told.Code, told.Message)
 	}
@@ -117,13 +117,13 @@ func TestBodiesHaveALimit(t *testing.T) {
 
 func TestNamesAreChecked(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "", "train": "", "a.b": "", "..": "is no name", "../../secrets": "is no name", "a/b": "is no name", "A": "is no name", "a\x00": "is no name", strings.Repeat("a", 254): "is no name",
+		"": "", "train": "", "a.b": "", "..": "is not a valid name", "../../secrets": "is not a valid name", "a/b": "is not a valid name", "A": "is not a valid name", "a\x00": "is not a valid name", strings.Repeat("a", 254): "is not a valid name",
 	} {
-		wantProblem(t, checkName("name", value), want)
+		wantClientError(t, checkName("name", value), want)
 	}
 }
 
-// Bodies are the first that a stranger reaches: nothing in them may break the server.
+// Any client can send a body: nothing in it may break the server.
 func FuzzBody(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"train"},"spec":{}}`), "application/json")
 	f.Add([]byte("spec: {slotsPerWorker: 2}"), "application/yaml")
@@ -131,7 +131,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
 		request.Header["Content-Type"] = []string{contentType}
-		content, err := document(request)
+		content, err := readBody(request)
 		for _, kind := range jobview.Kinds {
 			if err == nil {
 				_, err = readJob(content, kind)

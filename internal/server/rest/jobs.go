@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// namespace is that of the path, or of the query where the path has none.
+// namespace returns the namespace in the path, or else in the query.
 func (in *input) namespace() string {
 	if namespace := in.PathValue("namespace"); namespace != "" {
 		return namespace
@@ -29,17 +29,17 @@ func (in *input) namespace() string {
 	return in.query.text("namespace")
 }
 
-// job is the one that a request is about.
+// job returns the job of a request.
 func (in *input) job() jobservice.JobRef {
 	return jobservice.JobRef{Kind: in.route.kind, Namespace: in.namespace(), Name: in.PathValue("name")}
 }
 
-func (api *API) create(in *input) (any, error) {
+func (a *API) create(in *input) (any, error) {
 	record, dryRun := auth.RecordFrom(in.context()), in.query.text("dryRun") != ""
 	if dryRun {
 		record.Verb = ""
 	}
-	content, err := document(in.Request)
+	content, err := readBody(in.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (api *API) create(in *input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is no name may be anything, of any length.
+	// An invalid name may be any text of any length.
 	if checkName("name", object.GetName()) == nil {
 		record.Name = object.GetName()
 	}
-	return api.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
+	return a.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
 }
 
-// readSubmission is the job in a body, which of a TrainJob may be its spec alone.
+// readSubmission decodes the job in a body. For a TrainJob, the body may be only its spec.
 func readSubmission(content []byte, in *input) (client.Object, error) {
 	name := in.query.text("name")
 	var parts map[string]json.RawMessage
@@ -75,18 +75,18 @@ func readSubmission(content []byte, in *input) (client.Object, error) {
 	return object, nil
 }
 
-func (api *API) get(in *input) (any, error) { return api.service.Get(in.context(), in.job()) }
+func (a *API) get(in *input) (any, error) { return a.service.Get(in.context(), in.job()) }
 
-func (api *API) delete(in *input) (any, error) {
+func (a *API) delete(in *input) (any, error) {
 	options := jobservice.DeleteOptions{GracePeriodSeconds: in.query.number("gracePeriodSeconds"), DryRun: in.query.text("dryRun") != ""}
 	if options.DryRun {
 		auth.RecordFrom(in.context()).Verb = ""
 	}
-	return nil, api.service.Delete(in.context(), in.job(), options)
+	return nil, a.service.Delete(in.context(), in.job(), options)
 }
 
-func (api *API) status(in *input) (any, error) {
-	object, err := api.service.Get(in.context(), in.job())
+func (a *API) status(in *input) (any, error) {
+	object, err := a.service.Get(in.context(), in.job())
 	if err != nil {
 		return nil, err
 	}
@@ -96,51 +96,51 @@ func (api *API) status(in *input) (any, error) {
 	case *v2beta1.MPIJob:
 		return object.Status, nil
 	default:
-		return nil, fmt.Errorf("%T is no job", object)
+		return nil, fmt.Errorf("%T is not a job", object)
 	}
 }
 
-func (api *API) restart(in *input) (any, error) { return api.service.Restart(in.context(), in.job()) }
+func (a *API) restart(in *input) (any, error) { return a.service.Restart(in.context(), in.job()) }
 
 func suspension(suspend bool) func(*API, *input) (any, error) {
 	return func(api *API, in *input) (any, error) { return api.service.Suspend(in.context(), in.job(), suspend) }
 }
 
-func (api *API) events(in *input) (any, error) {
-	found, err := api.service.Events(in.context(), in.job())
-	return eventList{found}, err
+func (a *API) events(in *input) (any, error) {
+	events, err := a.service.Events(in.context(), in.job())
+	return eventList{events}, err
 }
 
-// windows are how far back metrics go.
-var windows = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+// timeRanges are the time ranges of metrics.
+var timeRanges = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
-func (api *API) metrics(in *input) (any, error) {
-	return api.service.Usage(in.context(), in.job(), windows[in.query.text("timeRange")])
+func (a *API) metrics(in *input) (any, error) {
+	return a.service.Usage(in.context(), in.job(), timeRanges[in.query.text("timeRange")])
 }
 
-func (api *API) diagnose(in *input) (any, error) { return api.service.Diagnose(in.context(), in.job()) }
+func (a *API) diagnose(in *input) (any, error) { return a.service.Diagnose(in.context(), in.job()) }
 
-func (api *API) list(in *input) (any, error) {
+func (a *API) list(in *input) (any, error) {
 	query, err := in.listQuery()
 	if err != nil {
 		return nil, err
 	}
-	// MPIJobs are listed as Kubernetes lists them, TrainJobs as rows of a table.
+	// MPIJobs are returned as a Kubernetes list, TrainJobs as rows of a table.
 	query.Whole = in.route.kind.Kind == job.KindMPIJob
-	page, err := api.service.List(in.context(), in.route.kind, query)
+	page, err := a.service.List(in.context(), in.route.kind, query)
 	if err != nil {
 		return nil, err
 	}
 	if query.Whole {
 		return listOfObjects(in.route.kind, page), nil
 	}
-	return api.listOfRows(page), nil
+	return a.listOfRows(page), nil
 }
 
 func (in *input) listQuery() (jobwatch.Query, error) {
 	query := jobwatch.Query{
 		Namespace: in.namespace(), Status: in.query.text("status"), Runtime: in.query.text("runtime"), Name: in.query.text("search"),
-		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", usualLimit)), Continue: in.query.text("continue"),
+		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", defaultLimit)), Continue: in.query.text("continue"),
 	}
 	selector, err := labels.Parse(in.query.text("labelSelector"))
 	if err != nil {
@@ -150,26 +150,26 @@ func (in *input) listQuery() (jobwatch.Query, error) {
 	return query, in.addFields(&query)
 }
 
-// addFields are the few fields that jobs can be chosen by.
+// addFields adds a field selector to a query.
 func (in *input) addFields(query *jobwatch.Query) error {
 	selector, err := fields.ParseSelector(in.query.text("fieldSelector"))
 	if err != nil {
 		return apierror.Invalid("fieldSelector", "%v", err)
 	}
-	for _, wanted := range selector.Requirements() {
-		if wanted.Operator != "=" && wanted.Operator != "==" {
-			return apierror.Invalid("fieldSelector", "%s cannot be compared by %s; only = is possible", wanted.Field, wanted.Operator)
+	for _, requirement := range selector.Requirements() {
+		if requirement.Operator != "=" && requirement.Operator != "==" {
+			return apierror.Invalid("fieldSelector", "%s does not support the operator %s; use =", requirement.Field, requirement.Operator)
 		}
-		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[wanted.Field]
+		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[requirement.Field]
 		switch {
 		case field == nil:
-			return apierror.Invalid("fieldSelector", "jobs cannot be chosen by %s; there are metadata.name and status.phase", wanted.Field)
-		case field == &query.Status && !slices.Contains(jobview.States, wanted.Value):
-			return apierror.Invalid("fieldSelector", "status.phase %q is none of %s", wanted.Value, strings.Join(jobview.States, ", "))
-		case *field != "" && *field != wanted.Value:
-			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", wanted.Field, *field, wanted.Value)
+			return apierror.Invalid("fieldSelector", "field %s is not supported; use metadata.name or status.phase", requirement.Field)
+		case field == &query.Status && !slices.Contains(jobview.States, requirement.Value):
+			return apierror.Invalid("fieldSelector", "status.phase %q is not one of %s", requirement.Value, strings.Join(jobview.States, ", "))
+		case *field != "" && *field != requirement.Value:
+			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", requirement.Field, *field, requirement.Value)
 		}
-		*field = wanted.Value
+		*field = requirement.Value
 	}
 	return nil
 }
@@ -188,61 +188,62 @@ func listOfObjects(kind *jobview.Kind, page *jobwatch.Page) any {
 	return list
 }
 
-func (api *API) listOfRows(page *jobwatch.Page) any {
+func (a *API) listOfRows(page *jobwatch.Page) any {
 	list := rowList{Items: make([]row, 0, len(page.Entries)), Continue: page.Continue, Total: page.Total, ResourceVersion: page.ResourceVersion}
-	now := api.Clock.Now()
+	now := a.Clock.Now()
 	for _, entry := range page.Entries {
 		list.Items = append(list.Items, row{Row: entry.Row, Duration: entry.Row.Duration(now)})
 	}
 	return list
 }
 
-func (api *API) quota(in *input) (any, error) {
-	return api.service.Quota(in.context(), in.namespace())
+func (a *API) quota(in *input) (any, error) {
+	return a.service.Quota(in.context(), in.namespace())
 }
 
-func (api *API) checkPlace(in *input) (any, error) {
-	return api.service.Preflight(in.context(), nil, in.namespace(), nil)
+func (a *API) checkNamespace(in *input) (any, error) {
+	return a.service.Preflight(in.context(), nil, in.namespace(), nil)
 }
 
-func (api *API) checkJob(in *input) (any, error) {
-	content, err := document(in.Request)
+func (a *API) checkJob(in *input) (any, error) {
+	content, err := readBody(in.Request)
 	if err != nil {
 		return nil, err
 	}
-	var is struct {
+	var typeMeta struct {
 		Kind string `json:"kind"`
 	}
-	if err := json.Unmarshal(content, &is); err != nil {
-		return nil, apierror.Invalid("body", "it is no job: %v", err)
+	if err := json.Unmarshal(content, &typeMeta); err != nil {
+		return nil, apierror.Invalid("body", "is not a valid job: %v", err)
 	}
 	for _, kind := range jobview.Kinds {
-		if strings.EqualFold(is.Kind, string(kind.Kind)) {
+		if strings.EqualFold(typeMeta.Kind, string(kind.Kind)) {
 			object, err := readJob(content, kind)
 			if err != nil {
 				return nil, err
 			}
-			return api.service.Preflight(in.context(), kind, in.namespace(), object)
+			return a.service.Preflight(in.context(), kind, in.namespace(), object)
 		}
 	}
-	return nil, apierror.Invalid("kind", "%q is no kind of job; there are TrainJob and MPIJob", is.Kind)
+	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", typeMeta.Kind)
 }
 
-// runtimes are those of the cluster and, where the path has a namespace, those of it.
-func (api *API) runtimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
-	return runtimeList{found}, err
+// runtimes lists the runtimes of the cluster and, if the path has a namespace, those of
+// the namespace.
+func (a *API) runtimes(in *input) (any, error) {
+	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
+	return runtimeList{runtimes}, err
 }
 
-func (api *API) ownRuntimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
-	return runtimeList{found}, err
+func (a *API) ownRuntimes(in *input) (any, error) {
+	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
+	return runtimeList{runtimes}, err
 }
 
-func (api *API) runtime(in *input) (any, error) {
-	found, err := api.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
+func (a *API) runtime(in *input) (any, error) {
+	runtime, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
-	return found.Object, nil
+	return runtime.Object, nil
 }

@@ -18,48 +18,48 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// readLogs writes what pods print, in the form that the client takes: messages of a
-// stream, lines of text, or one document.
-func (api *API) readLogs(writer http.ResponseWriter, in *input) {
-	options, err := api.logOptions(in)
+// readLogs responds with logs, in the form that the client requests: a stream of messages,
+// lines of text, or one document.
+func (a *API) readLogs(writer http.ResponseWriter, in *input) {
+	options, err := a.logOptions(in)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
-	lines, err := api.service.Logs(ctx, in.job(), options)
+	lines, err := a.service.Logs(ctx, in.job(), options)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
-	_, isText := in.route.found.(plainText)
+	_, isText := in.route.response.(plainText)
 	switch {
-	case options.Follow && stream.IsWanted(in.Request):
-		api.Stream(writer, in.Request, endingWith(stop, logMessages(lines)))
+	case options.Follow && stream.IsRequested(in.Request):
+		a.sendStream(writer, in, stopWithClient(stop, logMessages(lines)))
 	case isText:
-		api.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
+		a.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
 	case options.Follow:
-		api.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
+		a.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
 	default:
-		api.collectLines(writer, in, lines)
+		a.collectLines(writer, in, lines)
 	}
 }
 
-// logOptions are which lines a request is about.
-func (api *API) logOptions(in *input) (jobservice.LogOptions, error) {
+// logOptions returns which lines a request selects.
+func (a *API) logOptions(in *input) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
-		Tail: new(in.query.numberOr("tailLines", usualTail)), Since: in.query.moment("since"),
+		Tail: new(in.query.numberOr("tailLines", defaultTail)), Since: in.query.time("since"),
 	}
 	if seconds := in.query.number("sinceSeconds"); seconds != nil {
-		options.Since = api.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
+		options.Since = a.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
 	}
 	if in.query.text("since") != "" && in.query.text("sinceSeconds") != "" {
-		return options, apierror.Invalid("sinceSeconds", "since is given as well, and only one can count")
+		return options, apierror.Invalid("sinceSeconds", "cannot be combined with since")
 	}
 	if options.Follow && options.Previous {
-		return options, apierror.Invalid("previous", "what ran before has ended, and cannot be followed")
+		return options, apierror.Invalid("previous", "cannot be combined with follow: previous containers have finished")
 	}
 	switch index := in.PathValue("index"); {
 	case strings.HasSuffix(in.route.path, "/logs/launcher"):
@@ -83,7 +83,7 @@ func (in *input) choosePods(options *jobservice.LogOptions) error {
 	}
 	if index := in.query.number("podIndex"); index != nil {
 		if role == training.RoleLauncher {
-			return apierror.Invalid("podIndex", "only workers have numbers")
+			return apierror.Invalid("podIndex", "cannot be combined with podType=launcher: only workers have an index")
 		}
 		options.Role, options.Worker = training.RoleWorker, new(int32(*index))
 	}
@@ -91,17 +91,17 @@ func (in *input) choosePods(options *jobservice.LogOptions) error {
 }
 
 func asLogLine(line joblog.Line) logLine {
-	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
+	result := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
 	if line.Role == training.RoleWorker {
-		made.Index = &line.Worker
+		result.Index = &line.Worker
 	}
 	if line.Rank != joblog.NoRank {
-		made.Rank = &line.Rank
+		result.Rank = &line.Rank
 	}
-	return made
+	return result
 }
 
-// asText is a line as its program has printed it.
+// asText returns a line as the program printed it.
 func asText(line joblog.Line) []byte {
 	if line.Continues {
 		return []byte(line.Text)
@@ -117,7 +117,7 @@ func encodeLine(line joblog.Line) []byte {
 	return encoded
 }
 
-// logMessages are lines as messages of a stream.
+// logMessages converts lines to messages of a stream.
 func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, error] {
 	return func(yield func(stream.Message, error) bool) {
 		for line, err := range lines {
@@ -133,28 +133,29 @@ func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, 
 	}
 }
 
-// writeLines sends lines as they come. An error before the first is an answer of its
-// own; one after it can only be told in the text.
-func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
-	begun, waiting := false, in.query.flag("follow")
+// writeLines sends lines as they arrive. An error before the first line is an error
+// response; after it, the connection is aborted.
+func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
+	started, waiting := false, in.query.flag("follow")
 	control := http.NewResponseController(writer)
-	begin := func() {
-		if !begun {
+	start := func() {
+		if !started {
 			writer.Header().Set("Content-Type", contentType)
 			writer.WriteHeader(http.StatusOK)
-			begun = true
+			started = true
 		}
 	}
 	for line, err := range lines {
-		if err != nil && !begun {
-			api.fail(writer, in.Request, err)
+		if err != nil && !started {
+			a.fail(writer, in.Request, err)
 			return
 		}
 		if err != nil {
-			// The client must be able to tell a cut log from a whole one.
+			// The client must be able to distinguish an incomplete log from a complete
+			// one.
 			panic(http.ErrAbortHandler)
 		}
-		begin()
+		start()
 		if _, err := writer.Write(encode(line)); err != nil {
 			return
 		}
@@ -165,40 +166,41 @@ func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType st
 			return
 		}
 	}
-	begin()
+	start()
 }
 
 const (
-	// mostLogBytes bounds a document of lines; who wants more follows, or reads text. It
-	// fits into what one user's answers may take.
-	mostLogBytes = 6 << 20
-	// freeLogBytes are not counted: most logs are smaller. More is taken in steps.
+	// maxLogBytes limits a document of lines; for more, clients use follow or plain text.
+	// It fits into the response budget of one user.
+	maxLogBytes = 6 << 20
+	// freeLogBytes are not counted in the budget: most logs are smaller. Larger logs take
+	// from the budget in steps.
 	freeLogBytes = 128 << 10
 	logStep      = 1 << 20
 )
 
-// aroundLine is about what a line takes besides its text.
-const aroundLine = 256
+// lineOverhead is about the size of a line without its text.
+const lineOverhead = 256
 
 // collectLines sends all lines in one document.
-func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
+func (a *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
 	list, size, taken := logList{Logs: []logLine{}}, 0, freeLogBytes
 	for line, err := range lines {
 		if err != nil {
-			api.fail(writer, in.Request, err)
+			a.fail(writer, in.Request, err)
 			return
 		}
-		if size += len(line.Text) + aroundLine; size > mostLogBytes {
-			api.fail(writer, in.Request, apierror.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+		if size += len(line.Text) + lineOverhead; size > maxLogBytes {
+			a.fail(writer, in.Request, apierror.Invalid("tailLines", "the log lines exceed %d MB; request fewer lines, or use follow=true to stream them", maxLogBytes>>20))
 			return
 		}
 		for ; size > taken; taken += logStep {
 			if err := budget.Take(in.context(), logStep); err != nil {
-				api.fail(writer, in.Request, err)
+				a.fail(writer, in.Request, err)
 				return
 			}
 		}
 		list.Logs = append(list.Logs, asLogLine(line))
 	}
-	api.reply(writer, in.Request, http.StatusOK, list)
+	a.reply(writer, in.Request, http.StatusOK, list)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 )
 
-// printing is a service that knows one job, by what it has printed.
+// printing is a fake service with the logs of one job.
 type printing struct {
 	jobservice.Interface
 	lines []joblog.Line
@@ -29,21 +29,21 @@ type printing struct {
 	asked jobservice.LogOptions
 }
 
-func (printing *printing) Logs(_ context.Context, _ jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
-	printing.asked = options
+func (p *printing) Logs(_ context.Context, _ jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
+	p.asked = options
 	return func(yield func(joblog.Line, error) bool) {
-		for _, line := range printing.lines {
+		for _, line := range p.lines {
 			if !yield(line, nil) {
 				return
 			}
 		}
-		if printing.err != nil {
-			yield(joblog.Line{}, printing.err)
+		if p.err != nil {
+			yield(joblog.Line{}, p.err)
 		}
 	}, nil
 }
 
-// serve serves a service until the test ends. What is logged is returned.
+// serve serves a service until the test ends. It returns the log.
 func serve(t *testing.T, asked jobservice.Interface) (*httptest.Server, *API, *bytes.Buffer) {
 	t.Helper()
 	logged := &bytes.Buffer{}
@@ -85,9 +85,9 @@ func TestLogs(t *testing.T) {
 		"an error at once":       {path: "/logs/launcher", err: away, code: 503, contentType: "application/json", contains: "It is away"},
 		"an error in a document": {path: "/logs", lines: lines, err: away, code: 503, contentType: "application/json", contains: "It is away"},
 		"an error later":         {path: "/logs/launcher", lines: lines, err: away, code: 200, contentType: "text/plain; charset=utf-8", cut: true},
-		"too much at once":       {path: "/logs", lines: []joblog.Line{{Text: strings.Repeat("x", mostLogBytes)}}, code: 400, contentType: "application/json", contains: "follow=true"},
-		"since, twice":           {path: "/logs?since=2026-01-31T12:00:00Z&sinceSeconds=3", code: 400, contentType: "application/json", contains: "only one can count"},
-		"a launcher's number":    {path: "/logs?podType=launcher&podIndex=1", code: 400, contentType: "application/json", contains: "only workers have numbers"},
+		"too much at once":       {path: "/logs", lines: []joblog.Line{{Text: strings.Repeat("x", maxLogBytes)}}, code: 400, contentType: "application/json", contains: "follow=true"},
+		"since, twice":           {path: "/logs?since=2026-01-31T12:00:00Z&sinceSeconds=3", code: 400, contentType: "application/json", contains: "cannot be combined with since"},
+		"a launcher's number":    {path: "/logs?podType=launcher&podIndex=1", code: 400, contentType: "application/json", contains: "cannot be combined with podType=launcher: only workers have an index"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestFewLinesUnlessMoreAreWanted(t *testing.T) {
+func TestDefaultTail(t *testing.T) {
 	for query, want := range map[string]int64{"": 100, "?tailLines=7": 7, "?tailLines=0": 0, "?follow=true": 100} {
 		asked := &printing{}
 		server, _, _ := serve(t, asked)
@@ -132,7 +132,7 @@ func TestFewLinesUnlessMoreAreWanted(t *testing.T) {
 	}
 }
 
-// What nobody foresaw is told to nobody but the log.
+// Unexpected errors are only in the log.
 func TestFailuresAreLogged(t *testing.T) {
 	server, _, logged := serve(t, &printing{err: errors.New("the password is hunter2")})
 	response, err := http.Get(server.URL + trainPath + "/logs")
@@ -146,7 +146,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// A body that does not come is not waited for.
+// The server does not wait for a body that is not sent.
 func TestSlowBodies(t *testing.T) {
 	server, api, _ := serve(t, &printing{})
 	api.CallTimeout, api.bodyGrace = 20*time.Millisecond, 20*time.Millisecond

@@ -17,41 +17,41 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// errorsOfAll are the codes that any call may be answered with.
-var errorsOfAll = []int{
+// commonErrors are the error codes of every route.
+var commonErrors = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusMisdirectedRequest, http.StatusTooManyRequests,
 	http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
-// newDocument is the OpenAPI document of the routes. The schemas of jobs are those of
+// newDocument returns the OpenAPI document of the routes. The schemas of jobs are those of
 // the CRDs.
 func newDocument(routes []*route, version string) ([]byte, error) {
-	found := schemas{}
-	if err := found.addKinds(); err != nil {
+	schemas := schemas{}
+	if err := schemas.addKinds(); err != nil {
 		return nil, err
 	}
-	found["Error"] = errorSchema(found)
+	schemas["Error"] = errorSchema(schemas)
 	paths := schema{}
 	for _, route := range routes {
 		if paths[route.path] == nil {
 			paths[route.path] = schema{}
 		}
-		paths[route.path].(schema)[strings.ToLower(route.method)] = found.operation(route)
+		paths[route.path].(schema)[strings.ToLower(route.method)] = schemas.operation(route)
 	}
 	return json.Marshal(schema{
 		"openapi": "3.1.0",
 		"info": schema{
 			"title": "Trireme", "version": version,
-			"description": "MPI training jobs on Kubernetes. Every call acts with the rights of the token that it brings.",
+			"description": "MPI training jobs on Kubernetes. Each request acts with the permissions of its token.",
 		},
 		"security":   []any{schema{"bearer": []string{}}},
 		"paths":      paths,
-		"components": schema{"schemas": found, "securitySchemes": schema{"bearer": schema{"type": "http", "scheme": "bearer"}}},
+		"components": schema{"schemas": schemas, "securitySchemes": schema{"bearer": schema{"type": "http", "scheme": "bearer"}}},
 	})
 }
 
-// addKinds are the schemas of jobs and runtimes, by their kinds.
-func (schemas schemas) addKinds() error {
+// addKinds adds the schemas of jobs and runtimes.
+func (s schemas) addKinds() error {
 	for _, content := range crd.All() {
 		var definition struct {
 			Spec struct {
@@ -67,83 +67,83 @@ func (schemas schemas) addKinds() error {
 			return fmt.Errorf("read a CRD: %w", err)
 		}
 		kind := definition.Spec.Names.Kind
-		schemas[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		s[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for part, name := range map[string]string{"spec": kind + "Spec", "status": kind + "Status"} {
-			schemas[name] = schema{"type": "object"}
-			if found, has := schemas[kind]["properties"].(map[string]any)[part].(map[string]any); has {
-				schemas[name] = found
+			s[name] = schema{"type": "object"}
+			if found, has := s[kind]["properties"].(map[string]any)[part].(map[string]any); has {
+				s[name] = found
 			}
 		}
 	}
 	for _, kind := range jobview.Kinds {
-		schemas[string(kind.Kind)+"List"] = schema{"type": "object", "required": []string{"apiVersion", "kind", "metadata", "items"}, "properties": schema{
-			"apiVersion": schema{"type": "string"}, "kind": schema{"type": "string"}, "metadata": schemas.of(reflect.TypeFor[listMeta]()),
+		s[string(kind.Kind)+"List"] = schema{"type": "object", "required": []string{"apiVersion", "kind", "metadata", "items"}, "properties": schema{
+			"apiVersion": schema{"type": "string"}, "kind": schema{"type": "string"}, "metadata": s.of(reflect.TypeFor[listMeta]()),
 			"items": schema{"type": "array", "items": reference(string(kind.Kind))},
 		}}
 	}
 	return nil
 }
 
-func errorSchema(found schemas) schema {
-	found.of(reflect.TypeFor[apierror.Error]())
-	made := found["Error"]
-	made["properties"].(schema)["error"] = schema{"type": "string", "description": "the message once more, for older clients"}
-	return made
+func errorSchema(schemas schemas) schema {
+	schemas.of(reflect.TypeFor[apierror.Error]())
+	result := schemas["Error"]
+	result["properties"].(schema)["error"] = schema{"type": "string", "description": "same as message, for older clients"}
+	return result
 }
 
-// operation is one route.
-func (schemas schemas) operation(route *route) schema {
-	made := schema{"operationId": route.id, "summary": route.summary, "responses": schemas.responses(route)}
+// operation describes a route.
+func (s schemas) operation(route *route) schema {
+	result := schema{"operationId": route.id, "summary": route.summary, "responses": s.responses(route)}
 	if parameters := parametersOf(route); len(parameters) > 0 {
-		made["parameters"] = parameters
+		result["parameters"] = parameters
 	}
 	if route.kind != nil {
-		made["tags"] = []string{string(route.kind.Kind)}
+		result["tags"] = []string{string(route.kind.Kind)}
 	}
 	if route.body != nil {
-		made["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": schemas.shape(route.body)}, "application/yaml": schema{"schema": schemas.shape(route.body)}}}
+		result["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": s.schemaOf(route.body)}, "application/yaml": schema{"schema": s.schemaOf(route.body)}}}
 	}
-	return made
+	return result
 }
 
-func (schemas schemas) responses(route *route) schema {
+func (s schemas) responses(route *route) schema {
 	success := schema{"description": route.summary}
-	if content := schemas.content(route); len(content) > 0 {
+	if content := s.content(route); len(content) > 0 {
 		success["content"] = content
 	}
 	responses := schema{strconv.Itoa(route.success): success}
 	if route.stream != nil {
-		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same over a WebSocket: each message is a JSON object"}
+		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same data over a WebSocket: each message is a JSON object"}
 	}
-	for _, code := range slices.Concat(errorsOfAll, route.errors) {
+	for _, code := range slices.Concat(commonErrors, route.errors) {
 		responses[strconv.Itoa(code)] = schema{"description": http.StatusText(code), "content": schema{"application/json": schema{"schema": reference("Error")}}}
 	}
 	return responses
 }
 
-// content are the forms that an answer can have.
-func (schemas schemas) content(route *route) schema {
-	made, text := schema{}, schema{"schema": schema{"type": "string"}}
-	switch found := route.found.(type) {
+// content returns the media types of a response.
+func (s schemas) content(route *route) schema {
+	result, text := schema{}, schema{"schema": schema{"type": "string"}}
+	switch response := route.response.(type) {
 	case nil:
 	case plainText:
-		made["text/plain"] = text
+		result["text/plain"] = text
 	case eventStream:
 	case logList:
-		made["application/json"] = schema{"schema": schemas.shape(found)}
-		// Followed, it is lines of which each is an object.
-		made["application/x-ndjson"] = schema{"schema": schemas.shape(logLine{})}
+		result["application/json"] = schema{"schema": s.schemaOf(response)}
+		// With follow=true, each line is an object.
+		result["application/x-ndjson"] = schema{"schema": s.schemaOf(logLine{})}
 	default:
-		made["application/json"] = schema{"schema": schemas.shape(found)}
+		result["application/json"] = schema{"schema": s.schemaOf(response)}
 	}
 	if route.stream != nil {
-		made["text/event-stream"] = text
+		result["text/event-stream"] = text
 	}
-	return made
+	return result
 }
 
-// shape is the schema of what goes in or out.
-func (schemas schemas) shape(value any) schema {
+// schemaOf returns the schema of a body or a response.
+func (s schemas) schemaOf(value any) schema {
 	switch value := value.(type) {
 	case jobBody:
 		return reference(string(value.kind.Kind))
@@ -161,41 +161,41 @@ func (schemas schemas) shape(value any) schema {
 	case anyJob:
 		return schema{"anyOf": []any{reference("TrainJob"), reference("MPIJob")}}
 	default:
-		return schemas.of(reflect.TypeOf(value))
+		return s.of(reflect.TypeOf(value))
 	}
 }
 
-// placeholder is a part of a path that a request fills in.
+// placeholder is a variable part of a path.
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 
-func parametersOf(route *route) (found []schema) {
+func parametersOf(route *route) (result []schema) {
 	for _, match := range placeholder.FindAllStringSubmatch(route.path, -1) {
 		kind := schema{"type": "string", "maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`}
 		if match[1] == "index" {
 			kind = schema{"type": "integer", "minimum": 0}
 		}
-		found = append(found, schema{"name": match[1], "in": "path", "required": true, "schema": kind})
+		result = append(result, schema{"name": match[1], "in": "path", "required": true, "schema": kind})
 	}
 	for i := range route.parameters {
-		found = append(found, route.parameters[i].schema())
+		result = append(result, route.parameters[i].schema())
 	}
-	return found
+	return result
 }
 
-func (parameter *parameter) schema() schema {
-	kind := schema{"type": parameter.kind}
+func (p *parameter) schema() schema {
+	kind := schema{"type": p.kind}
 	switch {
-	case parameter.kind == "date-time":
+	case p.kind == "date-time":
 		kind = schema{"type": "string", "format": "date-time"}
-	case parameter.kind == "integer":
-		kind["minimum"], kind["maximum"] = parameter.least, parameter.most
-	case len(parameter.words) > 0:
-		kind["enum"] = parameter.words
+	case p.kind == "integer":
+		kind["minimum"], kind["maximum"] = p.min, p.max
+	case len(p.values) > 0:
+		kind["enum"] = p.values
 	}
-	if number, err := strconv.Atoi(parameter.usual); err == nil {
+	if number, err := strconv.Atoi(p.defaultValue); err == nil {
 		kind["default"] = number
-	} else if parameter.usual != "" && parameter.kind != "boolean" {
-		kind["default"] = parameter.usual
+	} else if p.defaultValue != "" && p.kind != "boolean" {
+		kind["default"] = p.defaultValue
 	}
-	return schema{"name": parameter.name, "in": "query", "required": parameter.required, "description": parameter.description, "schema": kind}
+	return schema{"name": p.name, "in": "query", "required": p.required, "description": p.description, "schema": kind}
 }

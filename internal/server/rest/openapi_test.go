@@ -23,7 +23,7 @@ func readDocument(t *testing.T) map[string]any {
 	return document
 }
 
-// The document without the schemas of jobs, which are the CRDs' own.
+// The document without the schemas of jobs, which are those of the CRDs.
 func TestDocument(t *testing.T) {
 	document := readDocument(t)
 	known := document["components"].(map[string]any)["schemas"].(map[string]any)
@@ -43,7 +43,7 @@ func TestDocument(t *testing.T) {
 	goldenfile.Check(t, "testdata/openapi.json", content)
 }
 
-// Programs are made from operation ids: each must be the only one of its name.
+// Clients are generated from operation IDs, which must be unique.
 func TestOperationsHaveNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, route := range allRoutes() {
@@ -54,13 +54,13 @@ func TestOperationsHaveNames(t *testing.T) {
 		if route.summary == "" || route.success == 0 {
 			t.Errorf("%s %s says nothing of itself", route.method, route.path)
 		}
-		if (route.answer == nil) == (route.stream == nil) {
+		if (route.handle == nil) == (route.stream == nil) {
 			t.Errorf("%s %s has not one handler", route.method, route.path)
 		}
 	}
 }
 
-// Whatever is referred to is there.
+// All references have a target.
 func TestReferences(t *testing.T) {
 	document := readDocument(t)
 	known := document["components"].(map[string]any)["schemas"].(map[string]any)
@@ -83,7 +83,7 @@ func TestReferences(t *testing.T) {
 	look(document)
 }
 
-// The requirements' nine endpoints of MPIJobs, and those of TrainJobs.
+// The nine required endpoints of MPIJobs, and those of TrainJobs.
 func TestRequiredRoutes(t *testing.T) {
 	there := map[string]bool{}
 	for _, route := range allRoutes() {

@@ -9,62 +9,61 @@ import (
 )
 
 const (
-	usualLimit = 100
-	mostLimit  = 1000
-	// usualTail is how many lines of each pod are shown of logs that are not followed
-	// for ever.
-	usualTail = 100
+	defaultLimit = 100
+	maxLimit     = 1000
+	// defaultTail is the default number of lines from the end of each pod's log.
+	defaultTail = 100
 )
 
 func listParameters(kind *jobview.Kind) []parameter {
-	found := []parameter{
-		{name: "labelSelector", kind: "string", description: "only jobs with these labels, such as team=vision"},
-		{name: "fieldSelector", kind: "string", description: "only jobs with these fields: metadata.name, status.phase"},
-		{name: "status", kind: "string", words: jobview.States, description: "only jobs in this state"},
-		{name: "search", kind: "string", description: "only jobs with this in their name"},
-		{name: "sort", kind: "string", words: orders, description: "the order; with - before it the other way round"},
-		{name: "limit", kind: "integer", least: 1, most: mostLimit, usual: "100", description: "how many jobs on a page"},
-		{name: "continue", kind: "string", description: "where the page before ended"},
+	parameters := []parameter{
+		{name: "labelSelector", kind: "string", description: "Only return jobs with these labels, such as team=vision"},
+		{name: "fieldSelector", kind: "string", description: "Only return jobs with these field values: metadata.name, status.phase"},
+		{name: "status", kind: "string", values: jobview.States, description: "Only return jobs with this status"},
+		{name: "search", kind: "string", description: "Only return jobs whose name contains this text"},
+		{name: "sort", kind: "string", values: sortOrders, description: "Sort order; a leading - reverses it"},
+		{name: "limit", kind: "integer", min: 1, max: maxLimit, defaultValue: "100", description: "Maximum number of jobs per page"},
+		{name: "continue", kind: "string", description: "Token of the previous page, to get the next one"},
 	}
 	if kind.Kind == job.KindTrainJob {
-		found = append(found, parameter{name: "runtime", kind: "string", description: "only jobs of a runtime, by its name; or of a framework: mpi"})
+		parameters = append(parameters, parameter{name: "runtime", kind: "string", description: "Only return jobs of this runtime, by name, or of this framework: mpi"})
 	}
-	return found
+	return parameters
 }
 
-var orders = []string{"name", "-name", "namespace", "-namespace", "status", "-status", "creationTime", "-creationTime", "startTime", "-startTime"}
+var sortOrders = []string{"name", "-name", "namespace", "-namespace", "status", "-status", "creationTime", "-creationTime", "startTime", "-startTime"}
 
 func createParameters(kind *jobview.Kind) []parameter {
-	found := []parameter{{name: "dryRun", kind: "string", words: []string{"All"}, description: "All: judge the job as if it were created, and create nothing"}}
+	parameters := []parameter{{name: "dryRun", kind: "string", values: []string{"All"}, description: "All: validate the job without creating it"}}
 	if kind.Kind == job.KindTrainJob {
-		found = append(found, parameter{name: "name", kind: "string", description: "name of the job, where the body is only its spec"})
+		parameters = append(parameters, parameter{name: "name", kind: "string", description: "Name of the job, if the body is only its spec"})
 	}
-	return found
+	return parameters
 }
 
 var deleteParameters = []parameter{
-	{name: "gracePeriodSeconds", kind: "integer", least: 0, most: math.MaxInt32, description: "seconds that pods have to stop, instead of their own terminationGracePeriodSeconds; the caller must be allowed to delete pods"},
-	{name: "dryRun", kind: "string", words: []string{"All"}, description: "All: delete nothing"},
+	{name: "gracePeriodSeconds", kind: "integer", min: 0, max: math.MaxInt32, description: "Grace period of the pods in seconds, instead of their own terminationGracePeriodSeconds; needs permission to delete pods"},
+	{name: "dryRun", kind: "string", values: []string{"All"}, description: "All: check whether the job can be deleted, without deleting it"},
 }
 
-var metricParameters = []parameter{{name: "timeRange", kind: "string", words: []string{"1h", "6h", "24h", "7d"}, usual: "1h", description: "how far back"}}
+var metricParameters = []parameter{{name: "timeRange", kind: "string", values: []string{"1h", "6h", "24h", "7d"}, defaultValue: "1h", description: "Length of the time range, up to now"}}
 
-// podParameters choose among a job's pods.
+// podParameters select pods of a job.
 var podParameters = []parameter{
-	{name: "podType", kind: "string", words: []string{training.RoleLauncher, training.RoleWorker, "all"}, usual: "all", description: "which pods"},
-	{name: "podIndex", kind: "integer", least: 0, most: math.MaxInt32, description: "one worker, by its number from 0"},
+	{name: "podType", kind: "string", values: []string{training.RoleLauncher, training.RoleWorker, "all"}, defaultValue: "all", description: "Type of the pods"},
+	{name: "podIndex", kind: "integer", min: 0, max: math.MaxInt32, description: "Index of one worker, from 0"},
 }
 
 var logParameters = []parameter{
-	{name: "container", kind: "string", description: "another container than the first"},
-	{name: "follow", kind: "boolean", usual: "false", description: "go on until the job has ended; also as a WebSocket, or as server-sent events"},
-	{name: "previous", kind: "boolean", usual: "false", description: "what ran before"},
-	{name: "tailLines", kind: "integer", least: 0, most: math.MaxInt32, usual: "100", description: "how many lines of each pod to begin with"},
-	{name: "sinceSeconds", kind: "integer", least: 1, most: math.MaxInt32, description: "only what is newer than so many seconds"},
-	{name: "since", kind: "date-time", description: "only what is newer"},
+	{name: "container", kind: "string", description: "Name of the container; default: the first"},
+	{name: "follow", kind: "boolean", defaultValue: "false", description: "Stream the logs until the job has finished; also over a WebSocket or as server-sent events"},
+	{name: "previous", kind: "boolean", defaultValue: "false", description: "Return the logs of the previous containers"},
+	{name: "tailLines", kind: "integer", min: 0, max: math.MaxInt32, defaultValue: "100", description: "Number of lines from the end of each pod's log"},
+	{name: "sinceSeconds", kind: "integer", min: 1, max: math.MaxInt32, description: "Only return lines newer than this many seconds"},
+	{name: "since", kind: "date-time", description: "Only return lines newer than this time"},
 }
 
 var watchParameters = []parameter{
-	{name: "name", kind: "string", description: "only this job"},
-	{name: "resourceVersion", kind: "string", description: "the resourceVersion of the last event that was seen: go on after it"},
+	{name: "name", kind: "string", description: "Only watch this job"},
+	{name: "resourceVersion", kind: "string", description: "resourceVersion of the last event that you received, to resume after it"},
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// parameter is something that a query may say.
+// parameter is a query parameter of a route.
 type parameter struct {
 	name, description string
 	// kind is string, integer, boolean or date-time.
 	kind string
-	// words are all values that there are; none is any.
-	words []string
-	// least and most of an integer.
-	least, most int64
-	// usual is the value of a parameter that is left out.
-	usual    string
-	required bool
+	// values are the allowed values; empty allows any.
+	values []string
+	// min and max of an integer.
+	min, max int64
+	// defaultValue is the value of a parameter that is not set.
+	defaultValue string
+	required     bool
 }
 
-// query is what a request's URL asks for.
+// query has the query parameters of a request.
 type query struct {
 	values url.Values
 	err    error
@@ -39,26 +39,25 @@ func newQuery(request *http.Request) *query {
 	return &query{values: values, err: err}
 }
 
-// check refuses what is not in the table, so that a misspelt filter is not taken for
-// none.
-func (query *query) check(known []parameter) error {
-	if query.err != nil {
-		return apierror.Invalid("query", "it cannot be read: %v", query.err)
+// check refuses unknown parameters, so that a misspelt filter is not ignored.
+func (q *query) check(known []parameter) error {
+	if q.err != nil {
+		return apierror.Invalid("query", "cannot be read: %v", q.err)
 	}
-	for name, values := range query.values {
+	for name, values := range q.values {
 		index := slices.IndexFunc(known, func(one parameter) bool { return one.name == name })
 		if index < 0 {
-			return apierror.Invalid(name, "there is no such parameter here; there are %s", orNone(namesOf(known)))
+			return apierror.Invalid(name, "unknown parameter; this path has %s", orNone(namesOf(known)))
 		}
 		if len(values) > 1 {
-			return apierror.Invalid(name, "it is given %d times", len(values))
+			return apierror.Invalid(name, "is given %d times", len(values))
 		}
 		if err := known[index].check(values[0]); err != nil {
 			return err
 		}
 	}
 	for i := range known {
-		if known[i].required && query.values.Get(known[i].name) == "" {
+		if known[i].required && q.values.Get(known[i].name) == "" {
 			return apierror.Invalid(known[i].name, "is required: %s", known[i].description)
 		}
 	}
@@ -79,70 +78,70 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// check refuses a value that is not of the parameter's kind.
-func (parameter *parameter) check(value string) error {
+// check refuses a value that does not have the parameter's type.
+func (p *parameter) check(value string) error {
 	if !utf8.ValidString(value) {
-		return apierror.Invalid(parameter.name, "it is not UTF-8")
+		return apierror.Invalid(p.name, "is not valid UTF-8")
 	}
 	if strings.ContainsRune(value, 0) {
-		return apierror.Invalid(parameter.name, "it has a zero byte in it")
+		return apierror.Invalid(p.name, "has a zero byte")
 	}
-	switch parameter.kind {
+	switch p.kind {
 	case "integer":
 		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || number < parameter.least || number > parameter.most {
-			return apierror.Invalid(parameter.name, "%q is no whole number from %d to %d", value, parameter.least, parameter.most)
+		if err != nil || number < p.min || number > p.max {
+			return apierror.Invalid(p.name, "%q is not an integer from %d to %d", value, p.min, p.max)
 		}
 	case "boolean":
 		if value != "true" && value != "false" {
-			return apierror.Invalid(parameter.name, "%q is neither true nor false", value)
+			return apierror.Invalid(p.name, "%q must be true or false", value)
 		}
 	case "date-time":
 		if _, err := time.Parse(time.RFC3339, value); err != nil {
-			return apierror.Invalid(parameter.name, "%q is no time such as 2026-01-31T12:00:00Z", value)
+			return apierror.Invalid(p.name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
 		}
 	}
-	if len(parameter.words) > 0 && !slices.Contains(parameter.words, value) {
-		return apierror.Invalid(parameter.name, "%q is none of %s", value, strings.Join(parameter.words, ", "))
+	if len(p.values) > 0 && !slices.Contains(p.values, value) {
+		return apierror.Invalid(p.name, "%q is not one of %s", value, strings.Join(p.values, ", "))
 	}
 	return nil
 }
 
-// text, flag, number and moment read values that were checked before.
-func (query *query) text(name string) string { return query.values.Get(name) }
+// text, flag, number and time return values that check has accepted.
+func (q *query) text(name string) string { return q.values.Get(name) }
 
-func (query *query) flag(name string) bool { return query.values.Get(name) == "true" }
+func (q *query) flag(name string) bool { return q.values.Get(name) == "true" }
 
-func (query *query) number(name string) *int64 {
-	number, err := strconv.ParseInt(query.values.Get(name), 10, 64)
+func (q *query) number(name string) *int64 {
+	number, err := strconv.ParseInt(q.values.Get(name), 10, 64)
 	if err != nil {
 		return nil
 	}
 	return &number
 }
 
-func (query *query) numberOr(name string, usual int64) int64 {
-	if number := query.number(name); number != nil {
+func (q *query) numberOr(name string, defaultValue int64) int64 {
+	if number := q.number(name); number != nil {
 		return *number
 	}
-	return usual
+	return defaultValue
 }
 
-func (query *query) moment(name string) time.Time {
-	moment, err := time.Parse(time.RFC3339, query.values.Get(name))
+func (q *query) time(name string) time.Time {
+	moment, err := time.Parse(time.RFC3339, q.values.Get(name))
 	if err != nil {
 		return time.Time{}
 	}
 	return moment
 }
 
-// checkName refuses what is no name of anything, before it becomes part of a path.
+// checkName refuses an invalid name before it becomes part of a URL.
 func checkName(field, value string) error {
 	if value == "" {
 		return nil
 	}
 	if faults := validation.IsDNS1123Subdomain(value); len(faults) > 0 {
-		return apierror.Invalid(field, "%q is no name: %s", value, faults[0])
+		return apierror.Invalid(field, "%q is not a valid name: %s", value, faults[0])
 	}
 	return nil
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// reply answers with a value as JSON; nil is an answer without a body.
-func (api *API) reply(writer http.ResponseWriter, request *http.Request, code int, value any) {
+// reply responds with a value as JSON; nil responds without a body.
+func (a *API) reply(writer http.ResponseWriter, request *http.Request, code int, value any) {
 	if value == nil {
 		writer.WriteHeader(code)
 		return
 	}
 	body, err := json.Marshal(value)
 	if err != nil {
-		api.fail(writer, request, err)
+		a.fail(writer, request, err)
 		return
 	}
 	send(writer, code, body)
 }
 
-// sendTimeout is what a client has to read an answer that is in memory as a whole.
+// sendTimeout is how long a client may take to read a response that is completely in
+// memory.
 const sendTimeout = time.Minute
 
 func send(writer http.ResponseWriter, code int, body []byte) {
@@ -33,27 +34,27 @@ func send(writer http.ResponseWriter, code int, body []byte) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
 	writer.WriteHeader(code)
-	// A client that has gone away is no error of anybody's. The body may be shared.
+	// A client that has disconnected is not an error. The body may be shared.
 	_, _ = writer.Write(body)
 	_, _ = io.WriteString(writer, "\n")
 }
 
-// fail answers with an error in the one shape that errors have. What is no fault of
-// the client's is logged: what it is told may be less.
-func (api *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
-	told := apierror.From(err)
-	if told.Code >= http.StatusInternalServerError {
-		api.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
+// fail responds with an error. Errors that the client did not cause are logged, because
+// the response may have fewer details.
+func (a *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
+	apiErr := apierror.From(err)
+	if apiErr.Code >= http.StatusInternalServerError {
+		a.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", apiErr.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
 	}
-	if told.Code == http.StatusTooManyRequests {
+	if apiErr.Code == http.StatusTooManyRequests {
 		writer.Header().Set("Retry-After", "1")
 	}
-	if told.Code == http.StatusUnauthorized {
+	if apiErr.Code == http.StatusUnauthorized {
 		writer.Header().Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}
-	body, err := json.Marshal(told)
+	body, err := json.Marshal(apiErr)
 	if err != nil {
 		panic(err) // texts and numbers
 	}
-	send(writer, told.Code, body)
+	send(writer, apiErr.Code, body)
 }

@@ -9,38 +9,29 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// class is how long a route may take.
-type class int
-
-const (
-	calls class = iota
-	logs
-	watches
-)
-
-// route is something that can be asked.
+// route is a method and path of the API.
 type route struct {
 	method, path string
-	// id names the operation for programs that are made from the document.
+	// id is the operationId, for generated clients.
 	id, summary string
 	kind        *jobview.Kind
 	parameters  []parameter
-	// body is what a request brings; nil is nothing.
+	// body is an example of the request body; nil if there is none.
 	body any
-	// success is the code of an answer, and found what is in it: an example of its
-	// type, or nil.
-	success int
-	found   any
-	// errors are the codes that this route may answer with besides those of all.
+	// success is the status code of a response, and response an example of its body, or
+	// nil.
+	success  int
+	response any
+	// errors are the error codes of this route besides commonErrors.
 	errors []int
-	class  class
-	// verb is what the audit calls it; empty where nothing is changed.
-	verb   string
-	answer func(*API, *input) (any, error)
-	// stream writes the answer itself.
+	handle func(*API, *input) (any, error)
+	// stream writes the response itself.
 	stream func(*API, http.ResponseWriter, *input)
+	// operation is the route's row in the table of operations.
+	operation *operation.Operation
 }
 
 const (
@@ -48,39 +39,39 @@ const (
 	flat       = "/api/v1"
 )
 
-// allRoutes are all that can be asked.
+// allRoutes returns all routes.
 func allRoutes() []*route {
 	var routes []*route
 	for _, kind := range jobview.Kinds {
 		routes = append(routes, jobRoutes(kind, namespaced)...)
 		routes = append(routes, aliases(kind)...)
 	}
-	routes = append(routes, placeRoutes()...)
+	routes = append(routes, namespaceRoutes()...)
 	routes = append(routes, runtimeRoutes()...)
 	return append(routes, watchRoutes()...)
 }
 
-// jobRoutes are those of one kind's jobs.
+// jobRoutes returns the routes of jobs of one kind.
 func jobRoutes(kind *jobview.Kind, base string) []*route {
 	all := base + "/" + kind.Plural
 	one := all + "/{name}"
 	name := string(kind.Kind)
 	routes := []*route{
-		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: submission{kind}, success: http.StatusCreated, found: jobBody{kind},
-			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
-		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
-			parameters: listParameters(kind), answer: (*API).list},
-		{method: http.MethodGet, path: one, id: "get" + name, summary: "Show a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
-		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and all that belongs to it", verb: "delete", success: http.StatusNoContent,
-			parameters: deleteParameters, errors: []int{404, 409}, answer: (*API).delete},
-		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Show how a job stands", success: http.StatusOK, found: statusBody{kind}, errors: []int{404}, answer: (*API).status},
-		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Create a failed job anew under another name, and delete the failed one", verb: "create",
-			success: http.StatusCreated, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: (*API).restart},
-		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Take a job from its nodes", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
-		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Start a suspended job", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
-		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "What was noted of a job and its pods", success: http.StatusOK, found: eventList{}, errors: []int{404}, answer: (*API).events},
-		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "What the pods of a job use, and have used", success: http.StatusOK, found: usage.Report{}, parameters: metricParameters, errors: []int{404}, answer: (*API).metrics},
-		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "What keeps a job from running, or why it failed", success: http.StatusOK, found: preflight.Diagnosis{}, errors: []int{404}, answer: (*API).diagnose},
+		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", body: submission{kind}, success: http.StatusCreated, response: jobBody{kind},
+			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, handle: (*API).create},
+		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, response: listOf(kind),
+			parameters: listParameters(kind), handle: (*API).list},
+		{method: http.MethodGet, path: one, id: "get" + name, summary: "Get a job", success: http.StatusOK, response: jobBody{kind}, errors: []int{404}, handle: (*API).get},
+		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and its pods and other objects", success: http.StatusNoContent,
+			parameters: deleteParameters, errors: []int{404, 409}, handle: (*API).delete},
+		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Get the status of a job", success: http.StatusOK, response: statusBody{kind}, errors: []int{404}, handle: (*API).status},
+		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Restart a failed job: create a copy under a new name and delete the failed job",
+			success: http.StatusCreated, response: jobBody{kind}, errors: []int{404, 409, 422}, handle: (*API).restart},
+		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Suspend a job: delete its pods and keep the job", success: http.StatusOK, response: jobBody{kind}, errors: []int{404, 409, 422}, handle: suspension(true)},
+		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Resume a suspended job", success: http.StatusOK, response: jobBody{kind}, errors: []int{404, 409, 422}, handle: suspension(false)},
+		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "List the events of a job and the warnings of its pods", success: http.StatusOK, response: eventList{}, errors: []int{404}, handle: (*API).events},
+		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "Get the resource usage of a job's pods, now and over time", success: http.StatusOK, response: usage.Report{}, parameters: metricParameters, errors: []int{404}, handle: (*API).metrics},
+		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "Diagnose why a job does not run, or why it failed", success: http.StatusOK, response: preflight.Diagnosis{}, errors: []int{404}, handle: (*API).diagnose},
 	}
 	routes = append(routes, logRoutes(name, one)...)
 	for _, route := range routes {
@@ -89,74 +80,75 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 	return routes
 }
 
-// aliases are reads without a namespace in the path: it is a parameter then. A list
-// without one is of all namespaces that the caller may list.
+// aliases returns routes for reads with the namespace as a parameter, not in the path. A
+// list without a namespace is of all namespaces in which the caller may list jobs.
 func aliases(kind *jobview.Kind) []*route {
-	var found []*route
+	var routes []*route
 	for _, route := range jobRoutes(kind, flat) {
 		if route.method != http.MethodGet {
 			continue
 		}
-		everywhere := route.path == flat+"/"+kind.Plural
+		isList := route.path == flat+"/"+kind.Plural
 		route.id += "Flat"
-		where := parameter{name: "namespace", kind: "string", description: "namespace of the job", required: !everywhere}
-		if everywhere {
-			where.description = "namespace; without it, all that you may list"
+		namespace := parameter{name: "namespace", kind: "string", description: "Namespace of the job", required: !isList}
+		if isList {
+			namespace.description = "Namespace; default: all namespaces in which you may list jobs"
 		}
-		route.parameters = append(slices.Clone(route.parameters), where)
-		found = append(found, route)
+		route.parameters = append(slices.Clone(route.parameters), namespace)
+		routes = append(routes, route)
 	}
-	return found
+	return routes
 }
 
-// logRoutes are the ways to read what a job prints.
+// logRoutes returns the routes of logs.
 func logRoutes(name, one string) []*route {
 	read := func(path, id, summary string, found any, parameters []parameter) *route {
-		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, found: found, class: logs, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
+		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, response: found, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
 	}
 	return []*route{
-		read("/logs", "get"+name+"Logs", "What all pods of a job print, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
-		read("/logs/launcher", "get"+name+"LauncherLogs", "What the launcher prints", plainText{}, logParameters),
-		read("/logs/worker/{index}", "get"+name+"WorkerLogs", "What one worker prints", plainText{}, logParameters),
+		read("/logs", "get"+name+"Logs", "Get the logs of all pods of a job, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
+		read("/logs/launcher", "get"+name+"LauncherLogs", "Get the logs of the launcher", plainText{}, logParameters),
+		read("/logs/worker/{index}", "get"+name+"WorkerLogs", "Get the logs of one worker", plainText{}, logParameters),
 	}
 }
 
-// placeRoutes are about a namespace.
-func placeRoutes() []*route {
+// namespaceRoutes returns the routes of namespaces.
+func namespaceRoutes() []*route {
 	return []*route{
-		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "What a namespace may use, and uses", success: http.StatusOK, found: jobservice.Quota{}, answer: (*API).quota},
-		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Whether a namespace has a place for jobs", success: http.StatusOK, found: preflight.Prechecked{}, answer: (*API).checkPlace},
-		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "What would keep a job of either kind from running; nothing is created", body: anyJob{}, success: http.StatusOK, found: preflight.Prechecked{},
-			errors: []int{408, 415}, answer: (*API).checkJob},
+		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
+		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, response: preflight.Prechecked{}, handle: (*API).checkNamespace},
+		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, response: preflight.Prechecked{},
+			errors: []int{408, 415}, handle: (*API).checkJob},
 	}
 }
 
-// runtimeRoutes are about what TrainJobs are made from.
+// runtimeRoutes returns the routes of runtimes.
 func runtimeRoutes() []*route {
-	framework := []parameter{{name: "framework", kind: "string", description: "only runtimes of a framework, such as MPI"}}
+	framework := []parameter{{name: "framework", kind: "string", description: "Only return runtimes of this framework, such as MPI"}}
 	return []*route{
-		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "The runtimes of the cluster", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
-		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "A runtime of the cluster", success: http.StatusOK, found: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
-		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "The runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
-		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "A namespace's own runtimes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).ownRuntimes},
-		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "A namespace's own runtime", success: http.StatusOK, found: runtimeBody{"TrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "List the runtimes of the cluster", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).runtimes},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "Get a runtime of the cluster", success: http.StatusOK, response: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, handle: (*API).runtime},
+		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "List the runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).runtimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "List the runtimes of a namespace", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).ownRuntimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "Get a runtime of a namespace", success: http.StatusOK, response: runtimeBody{"TrainingRuntime"}, errors: []int{404}, handle: (*API).runtime},
 	}
 }
 
-// watchRoutes are below a path of their own: no job's name can be mistaken for it.
+// watchRoutes returns the routes of watches. They have a path prefix of their own, which
+// cannot be the name of a job.
 func watchRoutes() []*route {
 	var routes []*route
 	for _, kind := range jobview.Kinds {
 		routes = append(routes, &route{
-			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, class: watches, success: http.StatusOK, found: eventStream{},
-			summary:    "What becomes of the jobs of a namespace: as server-sent events, or as a WebSocket. First every job that there is (ADDED), then SYNCED, then changes in their order",
+			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, success: http.StatusOK, response: eventStream{},
+			summary:    "Watch the jobs of a namespace, as server-sent events or over a WebSocket: first an ADDED event for each job, then SYNCED, then the changes in order",
 			parameters: watchParameters, errors: []int{406, 410}, stream: (*API).watch,
 		})
 	}
 	return routes
 }
 
-// listOf is what a list of jobs is: Kubernetes' own for MPIJobs, rows for TrainJobs.
+// listOf returns an example of a list: a Kubernetes list for MPIJobs, rows for TrainJobs.
 func listOf(kind *jobview.Kind) any {
 	if kind.Kind == job.KindMPIJob {
 		return jobList{kind}

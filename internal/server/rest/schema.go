@@ -14,11 +14,11 @@ type schema = map[string]any
 
 func reference(name string) schema { return schema{"$ref": "#/components/schemas/" + name} }
 
-// schemas collects what Go types look like as JSON.
+// schemas collects the JSON schemas of Go types.
 type schemas map[string]schema
 
-// of is the schema of a type; structs with a name get a place of their own.
-func (schemas schemas) of(kind reflect.Type) schema {
+// of returns the schema of a type; structs with a name get a component of their own.
+func (s schemas) of(kind reflect.Type) schema {
 	switch kind {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time]():
 		return schema{"type": "string", "format": "date-time"}
@@ -27,11 +27,11 @@ func (schemas schemas) of(kind reflect.Type) schema {
 	}
 	switch kind.Kind() {
 	case reflect.Pointer:
-		return schema{"anyOf": []any{schemas.of(kind.Elem()), schema{"type": "null"}}}
+		return schema{"anyOf": []any{s.of(kind.Elem()), schema{"type": "null"}}}
 	case reflect.Slice:
-		return schema{"type": "array", "items": schemas.of(kind.Elem())}
+		return schema{"type": "array", "items": s.of(kind.Elem())}
 	case reflect.Map:
-		return schema{"type": "object", "additionalProperties": schemas.of(kind.Elem())}
+		return schema{"type": "object", "additionalProperties": s.of(kind.Elem())}
 	case reflect.String:
 		return schema{"type": "string"}
 	case reflect.Bool:
@@ -44,25 +44,25 @@ func (schemas schemas) of(kind reflect.Type) schema {
 	case reflect.Float64:
 		return schema{"type": "number"}
 	case reflect.Struct:
-		return schemas.ofStruct(kind)
+		return s.ofStruct(kind)
 	default:
 		return schema{}
 	}
 }
 
-func (schemas schemas) ofStruct(kind reflect.Type) schema {
+func (s schemas) ofStruct(kind reflect.Type) schema {
 	name := strings.ToUpper(kind.Name()[:1]) + kind.Name()[1:]
-	if _, known := schemas[name]; !known {
+	if _, known := s[name]; !known {
 		properties, required := schema{}, []string{}
-		// In its place already, for types that contain themselves.
-		schemas[name] = schema{"type": "object", "properties": properties}
-		schemas.addFields(kind, properties, &required)
-		schemas[name]["required"] = required
+		// Added before its fields, for types that contain themselves.
+		s[name] = schema{"type": "object", "properties": properties}
+		s.addFields(kind, properties, &required)
+		s[name]["required"] = required
 	}
 	return reference(name)
 }
 
-func (schemas schemas) addFields(kind reflect.Type, properties schema, required *[]string) {
+func (s schemas) addFields(kind reflect.Type, properties schema, required *[]string) {
 	for i := range kind.NumField() {
 		field := kind.Field(i)
 		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -72,10 +72,10 @@ func (schemas schemas) addFields(kind reflect.Type, properties schema, required 
 			if embedded.Kind() == reflect.Pointer {
 				embedded = embedded.Elem()
 			}
-			schemas.addFields(embedded, properties, required)
+			s.addFields(embedded, properties, required)
 		case tag == "" || tag == "-":
 		default:
-			properties[tag] = schemas.of(field.Type)
+			properties[tag] = s.of(field.Type)
 			if !strings.Contains(options, "omitempty") {
 				*required = append(*required, tag)
 			}

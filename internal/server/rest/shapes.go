@@ -9,15 +9,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 )
 
-// What goes in and out besides the types of other packages. The empty ones only
-// stand for a schema.
+// Types of bodies and responses besides the types of other packages. The empty ones only
+// select a schema.
 type (
-	// jobBody is a whole job of a kind, jobList Kubernetes' list of them, statusBody
-	// its status.
+	// jobBody is a whole job of a kind, jobList a Kubernetes list of jobs, statusBody the
+	// status of a job.
 	jobBody    struct{ kind *jobview.Kind }
 	jobList    struct{ kind *jobview.Kind }
 	statusBody struct{ kind *jobview.Kind }
-	// submission is a job of a kind, which of a TrainJob may be its spec alone.
+	// submission is a job of a kind; for a TrainJob it may be only its spec.
 	submission struct{ kind *jobview.Kind }
 	// anyJob is a job of either kind.
 	anyJob      struct{}
@@ -29,20 +29,20 @@ type (
 // row is a job in a list.
 type row struct {
 	*jobview.Row
-	// Duration is how long the job ran, or runs, as 5m30s.
+	// Duration is the run time of the job, such as 5m30s.
 	Duration string `json:"duration"`
 }
 
 type rowList struct {
 	Items []row `json:"items"`
-	// Continue is what to ask for the next page with; empty on the last one.
+	// Continue is the token of the next page; empty on the last one.
 	Continue string `json:"continue"`
-	// Total is how many jobs there are on all pages.
+	// Total is the number of jobs on all pages.
 	Total           int    `json:"total"`
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// kubernetesList is a list as Kubernetes writes it.
+// kubernetesList is a list in Kubernetes' JSON form.
 type kubernetesList struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -68,16 +68,17 @@ type logList struct {
 	Logs []logLine `json:"logs"`
 }
 
-// logLine is one line that a pod has printed.
+// logLine is one line of a pod's log.
 type logLine struct {
 	PodName string `json:"podName"`
 	PodType string `json:"podType"`
-	// Index of a worker, and the rank that wrote the line, where it is known.
+	// Index of a worker, and the rank that wrote the line, if it is known.
 	Index     *int32    `json:"index"`
 	Rank      *int      `json:"rank,omitempty"`
 	Container string    `json:"container"`
 	Timestamp time.Time `json:"timestamp"`
 	Message   string    `json:"message"`
-	// Continues: the line was too long, and goes on in the next one of its pod.
+	// Continues is true if the line is too long for one message; the next line of the pod
+	// has the next part.
 	Continues bool `json:"continues,omitempty"`
 }

@@ -10,35 +10,35 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// watch streams what becomes of jobs.
-func (api *API) watch(writer http.ResponseWriter, in *input) {
+// watch streams the changes of jobs.
+func (a *API) watch(writer http.ResponseWriter, in *input) {
 	watch := jobwatch.Watch{Namespace: in.namespace(), Name: in.query.text("name"), Since: in.query.text("resourceVersion")}
-	// Browsers resume server-sent events by themselves.
+	// Browsers resume server-sent events by themselves, with this header.
 	if last := in.Header.Get("Last-Event-ID"); last != "" {
 		watch.Since = last
 	}
 	if err := checkName("name", watch.Name); err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
-	events, err := api.service.Watch(ctx, in.route.kind, watch)
+	events, err := a.service.Watch(ctx, in.route.kind, watch)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
-	if !stream.IsWanted(in.Request) {
-		api.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+	if !stream.IsRequested(in.Request) {
+		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch needs a WebSocket or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
-	api.Stream(writer, in.Request, endingWith(stop, eventMessages(events)))
+	a.sendStream(writer, in, stopWithClient(stop, eventMessages(events)))
 }
 
-// endingWith are messages that are no longer made once nobody listens.
-func endingWith(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
-	return func(listening context.Context) iter.Seq2[stream.Message, error] {
-		context.AfterFunc(listening, stop)
+// stopWithClient stops producing messages when the client disconnects.
+func stopWithClient(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
+	return func(clientCtx context.Context) iter.Seq2[stream.Message, error] {
+		context.AfterFunc(clientCtx, stop)
 		return messages
 	}
 }

@@ -48,7 +48,7 @@ func TestProtocols(t *testing.T) {
 		"another one":         {[]string{"chat"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			connection := dial(t, serve(t, Options{}, these(nil)), &websocket.DialOptions{Subprotocols: test.offered})
+			connection := dial(t, serve(t, Options{}, finiteMessages(nil)), &websocket.DialOptions{Subprotocols: test.offered})
 			if connection.Subprotocol() != test.chosen {
 				t.Errorf("the server chose %q", connection.Subprotocol())
 			}
@@ -56,7 +56,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestRefusals: whoever does not get a stream gets an error like everywhere.
+// TestRefusals: a refused stream is an API error.
 func TestRefusals(t *testing.T) {
 	key := "AAAAAAAAAAAAAAAAAAAAAA=="
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 		"a token and no other": {map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key, "Sec-WebSocket-Protocol": bearerProtocol + "dG9rZW4"}, http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := serve(t, Options{}, these(nil))
+			server := serve(t, Options{}, finiteMessages(nil))
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -10,17 +10,17 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// connection is one client.
+// connection to one client.
 type connection struct {
 	sink    sink
 	options Options
 }
 
-// tell sends messages until there are no more.
-func (connection *connection) tell(messages iter.Seq2[Message, error]) error {
+// sendAll sends messages until there are no more.
+func (c *connection) sendAll(messages iter.Seq2[Message, error]) error {
 	for message, err := range messages {
 		if err == nil {
-			err = connection.sink.send(message)
+			err = c.sink.send(message)
 		}
 		if err != nil {
 			return err
@@ -29,15 +29,15 @@ func (connection *connection) tell(messages iter.Seq2[Message, error]) error {
 	return nil
 }
 
-// keep shows the client that the connection stands. It returns why it does not any
-// more, or nil with the context.
-func (connection *connection) keep(ctx context.Context) error {
-	heartbeat := time.NewTicker(connection.options.Heartbeat)
+// sendHeartbeats sends heartbeats until the context ends. It returns an error if the
+// client is not connected any more.
+func (c *connection) sendHeartbeats(ctx context.Context) error {
+	heartbeat := time.NewTicker(c.options.Heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case now := <-heartbeat.C:
-			if err := connection.sink.aside(heartbeatMessage(now)); err != nil {
+			if err := c.sink.aside(heartbeatMessage(now)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -50,12 +50,11 @@ func heartbeatMessage(now time.Time) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"HEARTBEAT","timestamp":%q}`, now.UTC().Format(time.RFC3339Nano))
 }
 
-// errorMessage is the last message of a stream that could not go on: an error as
-// everywhere, and its type.
+// errorMessage is the last message of a failed stream: an API error with a type.
 func errorMessage(failed *apierror.Error) json.RawMessage {
 	encoded, err := json.Marshal(failed)
 	if err != nil {
-		panic(fmt.Sprintf("an error cannot be written as JSON: %v", err))
+		panic(fmt.Sprintf("an error cannot be encoded as JSON: %v", err))
 	}
 	return append([]byte(`{"type":"ERROR",`), encoded[1:]...)
 }

@@ -11,56 +11,55 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// events are server-sent ones.
+// events sends server-sent events.
 type events struct {
 	writer     http.ResponseWriter
 	controller *http.ResponseController
 	options    Options
 
 	lock sync.Mutex
-	// failed: after half an event nothing else can follow.
+	// failed is set after an incomplete event: nothing else can follow.
 	failed error
 }
 
-// beginEvents answers that events will come.
-func beginEvents(writer http.ResponseWriter, options Options) (sink, *apierror.Error) {
-	made := &events{writer: writer, controller: http.NewResponseController(writer), options: options}
-	// The time that a request may take to be read is not meant for the time that it
-	// is answered.
-	_ = made.controller.SetReadDeadline(time.Time{})
+// startEvents sends the response header.
+func startEvents(writer http.ResponseWriter, options Options) (sink, *apierror.Error) {
+	e := &events{writer: writer, controller: http.NewResponseController(writer), options: options}
+	// The read deadline of the request must not end the response.
+	_ = e.controller.SetReadDeadline(time.Time{})
 	header := writer.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	// Proxies must not wait for more.
+	// Proxies must not buffer the response.
 	header.Set("X-Accel-Buffering", "no")
 	writer.WriteHeader(http.StatusOK)
-	// The client is to see at once that it is connected. If it is gone already, the
-	// first message finds out.
-	_ = made.write([]byte(":\n\n"))
-	return made, nil
+	// The client must see immediately that it is connected. If it has disconnected, the
+	// first message fails.
+	_ = e.write([]byte(":\n\n"))
+	return e, nil
 }
 
-func (events *events) send(message Message) error {
-	// An id that is empty takes away the one before.
+func (e *events) send(message Message) error {
+	// An empty id clears the previous one.
 	id := strings.NewReplacer("\n", "", "\r", "", "\x00", "").Replace(message.ID)
-	return events.write(event("id: "+id+"\n", message.JSON))
+	return e.write(event("id: "+id+"\n", message.JSON))
 }
 
-func (events *events) aside(text json.RawMessage) error { return events.write(event("", text)) }
+func (e *events) aside(text json.RawMessage) error { return e.write(event("", text)) }
 
-func (events *events) end(err error) {
+func (e *events) end(err error) {
 	code, failed := closeCode(err)
 	switch {
-	case failed == nil || failed == errGone:
+	case failed == nil || failed == errClientClosed:
 	case code == startOver:
-		_ = events.send(Message{JSON: errorMessage(failed)})
+		_ = e.send(Message{JSON: errorMessage(failed)})
 	default:
-		_ = events.aside(errorMessage(failed))
+		_ = e.aside(errorMessage(failed))
 	}
-	// The response is not ours any more.
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	events.failed = errGone
+	// The response writer is invalid after this.
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.failed = errClientClosed
 }
 
 func event(id string, text json.RawMessage) []byte {
@@ -68,25 +67,25 @@ func event(id string, text json.RawMessage) []byte {
 	return append(append([]byte(id+"data: "), text...), "\n\n"...)
 }
 
-func (events *events) write(text []byte) error {
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	if events.failed == nil && events.writeNow(text) != nil {
-		events.failed = errGone
+func (e *events) write(text []byte) error {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.failed == nil && e.writeNow(text) != nil {
+		e.failed = errClientClosed
 	}
-	return events.failed
+	return e.failed
 }
 
-func (events *events) writeNow(text []byte) error {
-	if err := events.controller.SetWriteDeadline(time.Now().Add(events.options.WriteTimeout)); err != nil {
+func (e *events) writeNow(text []byte) error {
+	if err := e.controller.SetWriteDeadline(time.Now().Add(e.options.WriteTimeout)); err != nil {
 		return err
 	}
-	if _, err := events.writer.Write(text); err != nil {
+	if _, err := e.writer.Write(text); err != nil {
 		return err
 	}
-	if err := events.controller.Flush(); err != nil {
+	if err := e.controller.Flush(); err != nil {
 		return err
 	}
-	// HTTP/2 ends a response whose deadline passes also while nothing is written.
-	return events.controller.SetWriteDeadline(time.Time{})
+	// HTTP/2 ends a response when its deadline passes, even if nothing is being written.
+	return e.controller.SetWriteDeadline(time.Time{})
 }

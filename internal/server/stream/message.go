@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// Message is one of a stream.
+// Message of a stream.
 type Message struct {
-	// ID is what a client resumes with; empty where that is not possible.
+	// ID is what a client resumes with; empty if it cannot resume here.
 	ID string
 	// JSON of the message.
 	JSON []byte
 }
 
-// IsWanted tells whether a client asks for a stream: as a WebSocket, or as
-// server-sent events.
-func IsWanted(request *http.Request) bool { return isWebSocket(request) || isEventStream(request) }
+// IsRequested tells whether a client requests a stream: a WebSocket or server-sent events.
+func IsRequested(request *http.Request) bool { return isWebSocket(request) || isEventStream(request) }
 
 func isWebSocket(request *http.Request) bool {
 	return strings.EqualFold(request.Header.Get("Upgrade"), "websocket")

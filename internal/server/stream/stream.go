@@ -1,29 +1,29 @@
-// Package stream tells clients messages in their order as long as they like, over
-// WebSocket or as server-sent events (SSE): the same path speaks both, by what the
-// request asks for.
+// Package stream sends messages in order, over WebSocket or as server-sent events (SSE):
+// the same path supports both, depending on the request.
 //
 // Each message is a JSON object. Besides those of the caller there are
 //
-//	{"type":"HEARTBEAT","timestamp":"..."}                   while nothing else happens
+//	{"type":"HEARTBEAT","timestamp":"..."}                           in regular intervals
 //	{"type":"ERROR","code":410,"reason":"...","message":"...", ...}  as the last one
 //
 // A WebSocket is then closed with one of these codes:
 //
-//	1000  there is no more to tell
-//	1001  the server stops: connect again, and resume
-//	1008  the credentials hold no longer, or the client sent something: nothing is
-//	      expected from it but control frames
-//	1011  the server failed
-//	1013  the server, or the cluster, has too much to do: try again later
-//	4410  start over: what happened since the last message is not known
-//	4000 + HTTP's code for every other error
+//	1000  the stream is complete
+//	1001  the server is shutting down: reconnect and resume
+//	1008  the credentials are no longer valid, or the client sent a message: only
+//	      control frames are expected
+//	1011  internal server error
+//	1013  the server or the cluster is overloaded: retry later
+//	4410  start over: the changes since the last message are not available
+//	4000 + the HTTP status code, for every other error
 //
-// Over SSE the response ends. Each event has as its id what to resume with, which
-// browsers send as Last-Event-ID by themselves. An error of code 410 takes the id
-// away, so that they start over by themselves, too.
+// Over SSE the response ends. The id of each event is what to resume with; browsers send
+// it as Last-Event-ID by themselves. An error with code 410 clears the id, so that they
+// also start over by themselves.
 //
-// A client that does not read is cut off when a message cannot be written in time.
-// Nothing is gathered for it meanwhile: the caller's iterator is not asked for more.
+// A client that does not read is disconnected when a message cannot be written in time.
+// Nothing is buffered for it: the next message is only requested after the last one was
+// written.
 package stream
 
 import (
@@ -40,29 +40,29 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Options are how to tell it.
+// Options of a stream.
 type Options struct {
-	// Heartbeat is how often there is one; 0 is 15 s.
+	// Heartbeat is the interval of heartbeats; 0 means 15 s.
 	Heartbeat time.Duration
-	// WriteTimeout is how long a client may take to accept a message; 0 is 10 s.
+	// WriteTimeout is how long a client may take to accept a message; 0 means 10 s.
 	WriteTimeout time.Duration
-	// AllowedOrigins are those besides the server's own from which browsers may
-	// connect, as https://host:port.
+	// AllowedOrigins are other origins from which browsers may connect, as
+	// https://host:port.
 	AllowedOrigins []string
 }
 
-func (options *Options) setDefaults() {
-	for value, preset := range map[*time.Duration]time.Duration{&options.Heartbeat: 15 * time.Second, &options.WriteTimeout: 10 * time.Second} {
+func (o *Options) setDefaults() {
+	for value, preset := range map[*time.Duration]time.Duration{&o.Heartbeat: 15 * time.Second, &o.WriteTimeout: 10 * time.Second} {
 		if *value == 0 {
 			*value = preset
 		}
 	}
 }
 
-// Serve tells messages until there are no more, or the client goes away: then the
-// context that they are made with ends. It also ends with the request's, and the client
-// learns the cause: a server must end the contexts of its requests when it stops, and
-// when who calls may no longer listen.
+// Serve sends messages until there are no more, or the client disconnects, which ends the
+// context of the messages. The stream also ends with the request's context, and the client
+// gets the cause: a server must end the contexts of its requests when it shuts down, and
+// when the caller's credentials are no longer valid.
 func Serve(writer http.ResponseWriter, request *http.Request, options Options, messages func(context.Context) iter.Seq2[Message, error]) {
 	options.setDefaults()
 	ctx, cancel := context.WithCancelCause(request.Context())
@@ -72,17 +72,17 @@ func Serve(writer http.ResponseWriter, request *http.Request, options Options, m
 		refuse(writer, refused)
 		return
 	}
-	// Also if whatever makes the messages panics: nobody else closes a WebSocket.
-	defer sink.end(errGone)
+	// Also if producing the messages panics: nothing else closes a WebSocket.
+	defer sink.end(errClientClosed)
 	connection := &connection{sink: sink, options: options}
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
-		if err := connection.keep(ctx); err != nil {
+		if err := connection.sendHeartbeats(ctx); err != nil {
 			cancel(err)
 		}
 	})
-	err := connection.tell(messages(ctx))
-	// When the context ends the messages do, too, and they do not know why.
+	err := connection.sendAll(messages(ctx))
+	// When the context ends, the messages end without an error.
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -91,34 +91,33 @@ func Serve(writer http.ResponseWriter, request *http.Request, options Options, m
 	sink.end(err)
 }
 
-// sink is where messages go. It can be used by several at once.
+// sink sends messages. It is safe for concurrent use.
 type sink interface {
-	// send returns when a message is on its way, or cannot be.
+	// send returns when a message is written, or cannot be.
 	send(Message) error
-	// aside is like send, but leaves what to resume with as it is.
+	// aside is like send, but does not change the ID to resume with.
 	aside(json.RawMessage) error
-	// end says why there is no more; nil is that all was told. Nothing can be sent
-	// after it.
+	// end sends the reason of the end; nil means complete. Nothing can be sent after it.
 	end(error)
 }
 
-// connect finds out what the client speaks.
-func connect(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
+// connect chooses WebSocket or server-sent events.
+func connect(writer http.ResponseWriter, request *http.Request, options Options, disconnected context.CancelCauseFunc) (sink, *apierror.Error) {
 	if origin := request.Header.Get("Origin"); !originAllowed(origin, request.Host, options.AllowedOrigins) {
-		return nil, apierror.New(http.StatusForbidden, "Forbidden", "Pages of "+origin+" may not connect to this server", "Ask the administrator to allow the origin")
+		return nil, apierror.New(http.StatusForbidden, "Forbidden", "Origin "+origin+" is not allowed to connect to this server", "Ask the administrator to allow the origin")
 	}
 	switch {
 	case isWebSocket(request):
-		return acceptWebSocket(writer, request, options, gone)
+		return acceptWebSocket(writer, request, options, disconnected)
 	case isEventStream(request):
-		return beginEvents(writer, options)
+		return startEvents(writer, options)
 	default:
-		return nil, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "This path tells what happens as it happens",
+		return nil, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "This path is a stream",
 			"Connect with a WebSocket", "Send Accept: text/event-stream")
 	}
 }
 
-// originAllowed: only browsers send an origin, and they send that of the page.
+// originAllowed checks the origin of a page. Only browsers send an origin.
 func originAllowed(origin, host string, allowed []string) bool {
 	if origin == "" {
 		return true
@@ -131,17 +130,17 @@ func originAllowed(origin, host string, allowed []string) bool {
 		slices.ContainsFunc(allowed, func(one string) bool { return strings.EqualFold(strings.TrimSuffix(one, "/"), origin) })
 }
 
-// refuse answers instead of a stream.
+// refuse responds with an error instead of a stream.
 func refuse(writer http.ResponseWriter, refused *apierror.Error) {
 	writer.Header().Set("Content-Type", "application/json")
 	writer.WriteHeader(refused.Code)
-	// Whoever does not listen any more need not be told.
+	// A client that has disconnected is not an error.
 	_ = json.NewEncoder(writer).Encode(refused)
 }
 
 var (
-	// errGone: the client does not listen any more.
-	errGone = apierror.New(499, "Canceled", "The client went away")
-	// errSpoke: the client sent a message.
-	errSpoke = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, and nothing is expected from it", "Connect again, and listen")
+	// errClientClosed: the client disconnected.
+	errClientClosed = apierror.New(499, "Canceled", "The client closed the connection")
+	// errClientMessage: the client sent a message.
+	errClientMessage = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, but this stream takes none", "Reconnect and only read")
 )

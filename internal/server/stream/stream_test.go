@@ -21,13 +21,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// patience is how long a test waits for what must happen at once.
+// patience is how long a test waits for something that happens immediately.
 const patience = time.Minute
 
 type messages func(context.Context) iter.Seq2[Message, error]
 
-// these are messages that end, with an error or without.
-func these(err error, texts ...string) messages {
+// finiteMessages are messages that end, with or without an error.
+func finiteMessages(err error, texts ...string) messages {
 	return func(context.Context) iter.Seq2[Message, error] {
 		return func(yield func(Message, error) bool) {
 			for i, text := range texts {
@@ -42,7 +42,7 @@ func these(err error, texts ...string) messages {
 	}
 }
 
-// quiet has one message, and then none until nobody listens: then ended is closed.
+// quiet sends one message, then waits until the client disconnects, and closes ended.
 func quiet(ended chan struct{}) messages {
 	return func(ctx context.Context) iter.Seq2[Message, error] {
 		return func(yield func(Message, error) bool) {
@@ -73,7 +73,7 @@ func dial(t *testing.T, server *httptest.Server, options *websocket.DialOptions)
 	return connection
 }
 
-// readAll is all messages of a connection, and the code that it was closed with.
+// readAll returns all messages of a connection, and its close code.
 func readAll(t *testing.T, connection *websocket.Conn) ([]string, websocket.StatusCode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -97,7 +97,7 @@ func within(t *testing.T, done <-chan struct{}, what string) {
 	}
 }
 
-func TestWebSocketEndsAsItsMessagesDo(t *testing.T) {
+func TestWebSocketCloseCodes(t *testing.T) {
 	told := func(failed *apierror.Error) string { return string(errorMessage(failed)) }
 	expired := apierror.New(410, "Expired", "Too old", "Start over")
 	denied := apierror.New(403, "Forbidden", "No")
@@ -116,7 +116,7 @@ func TestWebSocketEndsAsItsMessagesDo(t *testing.T) {
 		"nobody foresaw": {errors.New("secret"), websocket.StatusInternalError, []string{told(apierror.From(errors.New("secret")))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts, code := readAll(t, dial(t, serve(t, Options{}, these(test.err, `{"n":1}`, `{"n":2}`)), nil))
+			texts, code := readAll(t, dial(t, serve(t, Options{}, finiteMessages(test.err, `{"n":1}`, `{"n":2}`)), nil))
 			if difference := cmp.Diff(append([]string{`{"n":1}`, `{"n":2}`}, test.last...), texts); difference != "" || code != test.code {
 				t.Errorf("closed with %d, want %d:\n%s", code, test.code, difference)
 			}
@@ -142,7 +142,7 @@ func TestErrorMessage(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	ended := make(chan struct{})
 	connection := dial(t, serve(t, Options{Heartbeat: 10 * time.Millisecond}, quiet(ended)), nil)
-	// A heartbeat may come before the one message that there is.
+	// A heartbeat may arrive before the only message.
 	for beats, first := 0, 0; beats < 3 || first < 1; {
 		_, text, err := connection.Read(t.Context())
 		if err != nil {
@@ -164,8 +164,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// Whoever ends the request's context says why, such as that a token was revoked.
-func TestClientsLearnWhyTheirStreamEnds(t *testing.T) {
+// The cause of the request's context is sent to the client, such as a revoked token.
+func TestStreamEndHasCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		cause error
 		code  websocket.StatusCode
@@ -204,7 +204,7 @@ func TestMessagesThatPanic(t *testing.T) {
 	}
 }
 
-func TestServerThatStops(t *testing.T) {
+func TestServerShutdown(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		Serve(writer, request, Options{}, quiet(ended))
@@ -224,13 +224,13 @@ func TestServerThatStops(t *testing.T) {
 	within(t, ended, "the end of the messages")
 }
 
-// clientFrame is a frame as a client sends it, masked with zeros.
+// clientFrame is a client's frame, masked with zeros.
 func clientFrame(first byte, payload []byte) []byte {
 	frame := []byte{first, 0x80 | 126, byte(len(payload) >> 8), byte(len(payload)), 0, 0, 0, 0}
 	return append(frame, payload...)
 }
 
-func TestWhatClientsMustNotSend(t *testing.T) {
+func TestClientMessagesCloseStream(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"text":                  clientFrame(0x81, []byte("hello")),
 		"binary":                clientFrame(0x82, []byte{0, 1, 2}),
@@ -271,7 +271,7 @@ func handshakeByHand(t *testing.T, server *httptest.Server) net.Conn {
 	return connection
 }
 
-// endless has always one more message.
+// endless always has another message.
 func endless(ended chan struct{}) messages {
 	text := []byte(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	return func(context.Context) iter.Seq2[Message, error] {
@@ -283,7 +283,7 @@ func endless(ended chan struct{}) messages {
 	}
 }
 
-func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
+func TestSlowClientsAreDisconnected(t *testing.T) {
 	options := Options{WriteTimeout: 100 * time.Millisecond}
 	t.Run("WebSocket", func(t *testing.T) {
 		ended := make(chan struct{})
@@ -314,10 +314,10 @@ func TestEvents(t *testing.T) {
 		messages messages
 		want     string
 	}{
-		"all was told": {these(nil, `{"n":1}`, "{\n\"n\":2}"), "id: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\ndata: \"n\":2}\n\n"},
-		// The id is taken away: a browser that comes back by itself starts over.
-		"start over":  {these(expired, `{"n":1}`), "id: 1\ndata: {\"n\":1}\n\nid: \ndata: " + string(errorMessage(expired)) + "\n\n"},
-		"not allowed": {these(denied), "data: " + string(errorMessage(denied)) + "\n\n"},
+		"all was told": {finiteMessages(nil, `{"n":1}`, "{\n\"n\":2}"), "id: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\ndata: \"n\":2}\n\n"},
+		// The id is cleared: a browser that reconnects starts over.
+		"start over":  {finiteMessages(expired, `{"n":1}`), "id: 1\ndata: {\"n\":1}\n\nid: \ndata: " + string(errorMessage(expired)) + "\n\n"},
+		"not allowed": {finiteMessages(denied), "data: " + string(errorMessage(denied)) + "\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := getEvents(t, serve(t, Options{}, test.messages))
@@ -347,7 +347,7 @@ func getEvents(t *testing.T, server *httptest.Server) *http.Response {
 	return response
 }
 
-func TestReadersOfEventsThatGoAway(t *testing.T) {
+func TestEventClientDisconnects(t *testing.T) {
 	for name, serve := range map[string]func(*testing.T, Options, messages) *httptest.Server{"HTTP/1.1": serve, "HTTP/2.0": serveHTTP2} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan struct{})

@@ -12,47 +12,48 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Protocol is what clients may offer in Sec-WebSocket-Protocol, and must if they send
-// their token there: browsers want one of those that they offered confirmed, and the
-// token is not to be sent back.
+// Protocol is the subprotocol that clients may offer in Sec-WebSocket-Protocol. They must
+// if they send their token there: browsers require that the server selects one of the
+// offered protocols, and the token must not be sent back.
 const Protocol = "trireme.v1"
 
-// bearerProtocol begins the token, as Kubernetes does it.
+// bearerProtocol is the prefix of the token, as in Kubernetes.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
-// largestFrame that a client may send. It has nothing to say but control frames.
-const largestFrame = 4 << 10
+// maxFrame is the maximum size of a client's frame. Clients only send control frames.
+const maxFrame = 4 << 10
 
 type webSocket struct {
 	connection *websocket.Conn
 	options    Options
 }
 
-// acceptWebSocket answers the handshake.
-func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
+// acceptWebSocket responds to the handshake.
+func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, disconnected context.CancelCauseFunc) (sink, *apierror.Error) {
 	if offersOnlyToken(request) {
-		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token and no protocol", "Offer "+Protocol+" beside it")
+		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token but no protocol", "Offer "+Protocol+" as well")
 	}
-	answer := &handshake{ResponseWriter: writer}
-	// The origin has been looked at.
-	connection, err := websocket.Accept(answer, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
+	response := &handshake{ResponseWriter: writer}
+	// The origin has been checked.
+	connection, err := websocket.Accept(response, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
 	if err != nil {
-		return nil, apierror.New(answer.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
+		return nil, apierror.New(response.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
 	}
-	connection.SetReadLimit(largestFrame)
-	go listen(connection, gone)
+	connection.SetReadLimit(maxFrame)
+	go listen(connection, disconnected)
 	return &webSocket{connection: connection, options: options}, nil
 }
 
-// listen answers control frames, and finds out when the client is gone, or speaks.
-func listen(connection *websocket.Conn, gone context.CancelCauseFunc) {
-	// Not with the request's context: the connection outlives it for the moment that
-	// it takes to say why it is closed.
+// listen handles control frames, and detects when the client disconnects or sends a
+// message.
+func listen(connection *websocket.Conn, disconnected context.CancelCauseFunc) {
+	// Not the request's context: the connection must stay open until the close frame is
+	// sent.
 	if _, _, err := connection.Reader(context.Background()); err != nil {
-		gone(errGone)
+		disconnected(errClientClosed)
 		return
 	}
-	gone(errSpoke)
+	disconnected(errClientMessage)
 }
 
 func offersOnlyToken(request *http.Request) bool {
@@ -70,71 +71,71 @@ func offersOnlyToken(request *http.Request) bool {
 	return token && !other
 }
 
-// handshake keeps what the library would answer to a handshake that is wrong: it is
-// not in the shape of our errors.
+// handshake holds back the library's response to an invalid handshake, which is not in the
+// form of an API error.
 type handshake struct {
 	http.ResponseWriter
 	refused int
 }
 
-func (handshake *handshake) WriteHeader(code int) {
+func (h *handshake) WriteHeader(code int) {
 	if code < http.StatusBadRequest {
-		handshake.ResponseWriter.WriteHeader(code)
+		h.ResponseWriter.WriteHeader(code)
 		return
 	}
-	handshake.refused = code
+	h.refused = code
 }
 
-func (handshake *handshake) Write(text []byte) (int, error) {
-	if handshake.refused != 0 {
+func (h *handshake) Write(text []byte) (int, error) {
+	if h.refused != 0 {
 		return len(text), nil
 	}
-	return handshake.ResponseWriter.Write(text)
+	return h.ResponseWriter.Write(text)
 }
 
-// Unwrap leads to the connection.
-func (handshake *handshake) Unwrap() http.ResponseWriter { return handshake.ResponseWriter }
+// Unwrap returns the wrapped writer.
+func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-func (handshake *handshake) code() int {
-	if handshake.refused == 0 {
+func (h *handshake) code() int {
+	if h.refused == 0 {
 		return http.StatusBadRequest
 	}
-	return handshake.refused
+	return h.refused
 }
 
-func (socket *webSocket) send(message Message) error { return socket.aside(message.JSON) }
+func (w *webSocket) send(message Message) error { return w.aside(message.JSON) }
 
-func (socket *webSocket) aside(text json.RawMessage) error {
-	ctx, cancel := context.WithTimeout(context.Background(), socket.options.WriteTimeout)
+func (w *webSocket) aside(text json.RawMessage) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.options.WriteTimeout)
 	defer cancel()
-	if socket.connection.Write(ctx, websocket.MessageText, text) != nil {
-		return errGone
+	if w.connection.Write(ctx, websocket.MessageText, text) != nil {
+		return errClientClosed
 	}
 	return nil
 }
 
-func (socket *webSocket) end(err error) {
+func (w *webSocket) end(err error) {
 	code, failed := closeCode(err)
-	if failed == errGone {
-		_ = socket.connection.CloseNow()
+	if failed == errClientClosed {
+		_ = w.connection.CloseNow()
 		return
 	}
 	reason := ""
 	if failed != nil {
 		reason = failed.Reason
-		_ = socket.aside(errorMessage(failed))
+		_ = w.aside(errorMessage(failed))
 	}
-	// A client that does not answer is none any more.
-	_ = socket.connection.Close(code, reason)
+	// A client that does not respond is disconnected.
+	_ = w.connection.Close(code, reason)
 }
 
-// startOver is the code of a stream that cannot be resumed.
+// startOver is the close code of a stream that cannot be resumed.
 const (
-	privateCodes = 4000
-	startOver    = privateCodes + http.StatusGone
+	privateCodeBase = 4000
+	startOver       = privateCodeBase + http.StatusGone
 )
 
-// closeCode is how a connection is closed, and what the client is told before.
+// closeCode returns the close code, and the error to send before.
 func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 	if err == nil {
 		return websocket.StatusNormalClosure, nil
@@ -143,7 +144,7 @@ func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 		return websocket.StatusGoingAway, nil
 	}
 	failed := apierror.From(err)
-	if failed == errSpoke {
+	if failed == errClientMessage {
 		return websocket.StatusPolicyViolation, failed
 	}
 	switch failed.Code {
@@ -154,6 +155,6 @@ func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 	case http.StatusInternalServerError:
 		return websocket.StatusInternalError, failed
 	default:
-		return websocket.StatusCode(privateCodes + failed.Code), failed
+		return websocket.StatusCode(privateCodeBase + failed.Code), failed
 	}
 }

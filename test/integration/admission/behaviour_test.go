@@ -32,11 +32,11 @@ func TestWarnings(t *testing.T) {
 	}{
 		"slots that differ from GPUs": {
 			mpiJob(namespace, "slots", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(1)) }),
-			[]string{"spec.slotsPerWorker: 1 slots and 2 GPUs a worker; usually one MPI process runs on each GPU"},
+			[]string{"spec.slotsPerWorker: a worker has 1 slots and 2 GPUs; usually one MPI process runs on each GPU"},
 		},
 		"GPUs that no node has": {
 			mpiJob(namespace, "gpus"),
-			[]string{workerAt + ".template.spec.containers[0].resources: no node of this cluster has nvidia.com/gpu now; the job will wait until one has"},
+			[]string{workerAt + ".template.spec.containers[0].resources: no node of this cluster has nvidia.com/gpu now; the job waits until a node has it"},
 		},
 		"GPUs and nothing else": {
 			mpiJob(namespace, "only-gpus", func(job *v2beta1.MPIJob) { worker(job).Resources.Limits = resources("nvidia.com/gpu", "2") }),
@@ -46,7 +46,7 @@ func TestWarnings(t *testing.T) {
 			runtime(namespace, "istio", func(runtime *v2alpha1.TrainingRuntimeSpec) {
 				runtime.Template.Spec.ReplicatedJobs[1].Template.Annotations = nil
 			}),
-			[]string{`spec.template.spec.replicatedJobs[1].template.metadata.annotations: lacks sidecar.istio.io/inject: "false"`},
+			[]string{`spec.template.spec.replicatedJobs[1].template.metadata.annotations: does not contain sidecar.istio.io/inject: "false"`},
 		},
 		"a runtime without MPI": {
 			runtime(namespace, "no-mpi", func(runtime *v2alpha1.TrainingRuntimeSpec) { runtime.MLPolicy.MPIImplementation = "" }),
@@ -57,7 +57,7 @@ func TestWarnings(t *testing.T) {
 				job.Spec.Trainer.SlotsPerWorker = new(int32(9))
 				job.Spec.Trainer.ResourcesPerNode.Limits = resources("cpu", "9", "memory", "9Gi", "nvidia.com/gpu", "9")
 			}),
-			[]string{"spec.trainer.resourcesPerNode: 9 GPUs a node; most machines have at most 8"},
+			[]string{"spec.trainer.resourcesPerNode: 9 GPUs per node; most machines have at most 8"},
 		},
 		"root where the namespace allows it": {
 			mpiJob(namespace, "root", func(job *v2beta1.MPIJob) {
@@ -84,7 +84,7 @@ func TestWarnings(t *testing.T) {
 				job.Spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyDefault}
 				job.Spec.MPIReplicaSpecs["Worker"].Template.Spec.HostNetwork = true
 			}),
-			[]string{"spec.networkPolicy: does not reach pods with hostNetwork"},
+			[]string{"spec.networkPolicy: has no effect on pods with hostNetwork"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -155,13 +155,13 @@ func TestMultiKueue(t *testing.T) {
 	}
 	cluster.create(t, mpiJob(namespace, "away", elsewhere))
 	warned := strings.Join(cluster.warnings.take(), "\n")
-	if !strings.Contains(warned, "spec.cleanPodPolicy: MultiKueue does not pass it on") || strings.Contains(warned, "no node of this cluster") {
+	if !strings.Contains(warned, "spec.cleanPodPolicy: MultiKueue drops this field") || strings.Contains(warned, "no node of this cluster") {
 		t.Errorf("warned of %q", warned)
 	}
 	err := cluster.client.Create(t.Context(), mpiJob(namespace, "fenced", elsewhere, func(job *v2beta1.MPIJob) {
 		job.Spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyRestricted}
 	}))
-	wantCauses(t, err, wantCause{"spec.networkPolicy", "MultiKueue does not pass it on"})
+	wantCauses(t, err, wantCause{"spec.networkPolicy", "MultiKueue drops this field"})
 }
 
 // Things that Kubernetes would refuse of the pods, and therefore we of the job.
@@ -183,7 +183,7 @@ func TestPodsThatCouldNeverBeCreated(t *testing.T) {
 		},
 		"a resource that there cannot be": {
 			func(job *v2beta1.MPIJob) { worker(job).Resources.Limits["gpu"] = resourceOf("1") },
-			wantCause{container + ".resources.limits[gpu]", "is no resource"},
+			wantCause{container + ".resources.limits[gpu]", "is not a resource name"},
 		},
 		"a volume's name": {
 			func(job *v2beta1.MPIJob) {

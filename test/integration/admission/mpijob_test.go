@@ -74,8 +74,8 @@ var mpiJobCases = map[string]struct {
 	"1 resources: less than a CPU and a gigabyte": {
 		change: func(job *v2beta1.MPIJob) { worker(job).Resources.Limits = resources("cpu", "500m", "memory", "512Mi") },
 		want: []wantCause{
-			{workerAt + ".template.spec.containers[0].resources.requests[cpu]", "a worker must ask for at least 1 cpu"},
-			{workerAt + ".template.spec.containers[0].resources.requests[memory]", "a worker must ask for at least 1Gi memory"},
+			{workerAt + ".template.spec.containers[0].resources.requests[cpu]", "a worker must request at least 1 cpu"},
+			{workerAt + ".template.spec.containers[0].resources.requests[memory]", "a worker must request at least 1Gi memory"},
 		},
 	},
 	"1 resources: limits alone count as requests": {
@@ -175,8 +175,8 @@ var mpiJobCases = map[string]struct {
 			job.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{Queue: "-Team_A", PriorityClass: "nobodys"}
 		},
 		want: []wantCause{
-			{"spec.runPolicy.schedulingPolicy.queue", "is not the name of a queue"},
-			{"spec.runPolicy.schedulingPolicy.priorityClass", "there is no PriorityClass of this name"},
+			{"spec.runPolicy.schedulingPolicy.queue", "is not a valid queue name"},
+			{"spec.runPolicy.schedulingPolicy.priorityClass", "PriorityClass does not exist"},
 		},
 	},
 	"6 scheduling: more members than pods": {
@@ -201,9 +201,9 @@ var mpiJobCases = map[string]struct {
 			job.Spec.MPIReplicaSpecs["Launcher"].Template.Spec.Volumes = []corev1.Volume{{Name: "own"}}
 		},
 		want: []wantCause{
-			{launcherAt + ".template.spec.containers[0].image", "is not the name of an image"},
+			{launcherAt + ".template.spec.containers[0].image", "is not a valid image name"},
 			{workerAt + ".template.spec.containers[0].volumeMounts[0].name", `Not found: "data"`},
-			{launcherAt + ".template.spec.containers[0].volumeMounts[0].mountPath", "/etc/mpi is taken by the operator, for what MPI needs"},
+			{launcherAt + ".template.spec.containers[0].volumeMounts[0].mountPath", "/etc/mpi is used by the operator, for files that MPI needs"},
 		},
 	},
 	"7 containers: none": {
@@ -214,7 +214,7 @@ var mpiJobCases = map[string]struct {
 	},
 	"7 containers: no image": {
 		change: func(job *v2beta1.MPIJob) { worker(job).Image = "" },
-		want:   []wantCause{{workerAt + ".template.spec.containers[0].image", "must name an image"}},
+		want:   []wantCause{{workerAt + ".template.spec.containers[0].image", "must be set to an image"}},
 	},
 	"7 containers: a digest, a volume, and workers with an sshd of their own": {
 		change: func(job *v2beta1.MPIJob) {
@@ -229,7 +229,7 @@ var mpiJobCases = map[string]struct {
 		change: func(job *v2beta1.MPIJob) {
 			worker(job).SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		},
-		want: []wantCause{{workerAt + ".template.spec.containers[0].securityContext.privileged", "a job cannot run as privileged"}},
+		want: []wantCause{{workerAt + ".template.spec.containers[0].securityContext.privileged", "privileged containers are not allowed"}},
 	},
 	"9 security: root and the host's network where the namespace is restricted": {
 		namespaceLabels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -276,7 +276,7 @@ var mpiJobCases = map[string]struct {
 
 	"a name too long for its workers": {
 		change: func(job *v2beta1.MPIJob) { job.Name = strings.Repeat("n", 253) },
-		want:   []wantCause{{"metadata.name", "has 253 characters; at most 54 are possible, because the host name <name>-launcher"}},
+		want:   []wantCause{{"metadata.name", "has 253 characters; it can have at most 54, because the host name <name>-launcher"}},
 	},
 	"a name that no service can have": {
 		change: func(job *v2beta1.MPIJob) { job.Name = "1.job" },
@@ -361,7 +361,7 @@ func TestMPIJobsNameBelongsToATrainJob(t *testing.T) {
 		}
 		return nil
 	})
-	wantCauses(t, err, wantCause{"metadata.name", "there is a TrainJob of this name in the namespace"})
+	wantCauses(t, err, wantCause{"metadata.name", "a TrainJob of this name already exists in the namespace"})
 }
 
 func TestMPIJobWithGeneratedName(t *testing.T) {

@@ -109,7 +109,7 @@ func TestQuotaOfWaitingJobsIsNotChecked(t *testing.T) {
 		if err := cluster.client.Create(t.Context(), mpiJob(namespace, name, change)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if warned := strings.Join(cluster.warnings.take(), "\n"); !strings.Contains(warned, "quota is looked at when its pods are created") {
+		if warned := strings.Join(cluster.warnings.take(), "\n"); !strings.Contains(warned, "quota of the namespace is only checked when its pods are created") {
 			t.Errorf("%s: no word about the quota in %q", name, warned)
 		}
 	}
@@ -123,7 +123,7 @@ func TestLauncherThatStatesNothing(t *testing.T) {
 	cluster.quota(t, namespace, "team", resources("requests.cpu", "100", "pods", "100"), nil)
 	err := refusal(t, func() error { return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun) })
 	wantCauses(t, err, wantCause{launcherAt + ".template.spec.containers[0].resources",
-		"container launcher must state requests.cpu, because the quota team of the namespace counts it"})
+		"container launcher must set requests.cpu, because ResourceQuota team of the namespace counts it"})
 
 	cluster.create(t, &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "defaults"},

@@ -61,7 +61,7 @@ var trainJobCases = map[string]struct {
 		change: func(job *v2alpha1.TrainJob) {
 			job.Spec.Trainer.ResourcesPerNode.Limits = resources("cpu", "100m", "memory", "1Gi")
 		},
-		want: []wantCause{{"spec.trainer.resourcesPerNode.requests[cpu]", "a worker must ask for at least 1 cpu"}},
+		want: []wantCause{{"spec.trainer.resourcesPerNode.requests[cpu]", "a worker must request at least 1 cpu"}},
 	},
 	"half a GPU": {
 		change: func(job *v2alpha1.TrainJob) {
@@ -71,11 +71,11 @@ var trainJobCases = map[string]struct {
 	},
 	"an image that cannot be": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.Image = "registry.example/UPPER" },
-		want:   []wantCause{{"spec.trainer.image", "is not the name of an image"}},
+		want:   []wantCause{{"spec.trainer.image", "is not a valid image name"}},
 	},
 	"no image": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.Image = "" },
-		want:   []wantCause{{"spec.trainer.image", "must name an image"}},
+		want:   []wantCause{{"spec.trainer.image", "must be set to an image"}},
 	},
 	"seventeen slots": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.SlotsPerWorker = new(int32(17)) },
@@ -104,10 +104,10 @@ var trainJobCases = map[string]struct {
 			}
 		},
 		want: []wantCause{
-			{"spec.trainer.volumes[0].name", "the worker of runtime mpi has a volume of this name"},
+			{"spec.trainer.volumes[0].name", "the worker of runtime mpi already has a volume of this name"},
 			{"spec.trainer.volumeMounts[1].name", `Not found: "nobodys"`},
 			{"spec.trainer.volumeMounts[2].name", `Not found: "only-workers"`},
-			{"spec.trainer.volumeMounts[3].mountPath", "/scratch is taken by the runtime"},
+			{"spec.trainer.volumeMounts[3].mountPath", "/scratch is used by the runtime"},
 		},
 	},
 	"a volume and an environment of its own": {
@@ -132,7 +132,7 @@ var trainJobCases = map[string]struct {
 			{"spec.initializer.dataset.storageUri", "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"},
 			{"spec.initializer.model.storageUri", "must not hold credentials"},
 			{"spec.initializer.model.secretRef.name", "a lowercase RFC 1123 subdomain"},
-			{"spec.initializer.storage", "say where to put what is fetched"},
+			{"spec.initializer.storage", "set claimName to an existing PVC"},
 		},
 	},
 	"a place in two ways": {
@@ -145,7 +145,7 @@ var trainJobCases = map[string]struct {
 		want: []wantCause{
 			{"spec.initializer.storage", "must have either claimName or size"},
 			{"spec.initializer.storage.size", "must be greater than 0"},
-			{"spec.initializer.storage.storageClassName", "belongs to a new claim"},
+			{"spec.initializer.storage.storageClassName", "is only for a new PVC"},
 		},
 	},
 	"an initializer": {
@@ -190,12 +190,12 @@ var trainJobCases = map[string]struct {
 	},
 	"a name of 45 characters": {
 		change: func(job *v2alpha1.TrainJob) { job.Name = strings.Repeat("n", 45) },
-		want:   []wantCause{{"metadata.name", "has 45 characters; at most 44 are possible"}},
+		want:   []wantCause{{"metadata.name", "has 45 characters; it can have at most 44"}},
 	},
 	"a name of 44 characters": {change: func(job *v2alpha1.TrainJob) { job.Name = strings.Repeat("n", 44) }},
 	"a name of 253 characters": {
 		change: func(job *v2alpha1.TrainJob) { job.Name = strings.Repeat("n", 253) },
-		want:   []wantCause{{"metadata.name", "has 253 characters; at most 44 are possible"}},
+		want:   []wantCause{{"metadata.name", "has 253 characters; it can have at most 44"}},
 	},
 	"Kueue and native gangs": {
 		runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -207,7 +207,7 @@ var trainJobCases = map[string]struct {
 		runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{PriorityClassName: "nobodys"}
 		},
-		want: []wantCause{{"spec.runtimeRef.name", "there is no PriorityClass of this name"}},
+		want: []wantCause{{"spec.runtimeRef.name", "PriorityClass does not exist"}},
 	},
 }
 
@@ -271,7 +271,7 @@ var runtimeCases = map[string]struct {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}, Volcano: &v2alpha1.VolcanoPolicy{}}
 		},
-		want: []wantCause{{"spec.podGroupPolicy", "must name at most one of coscheduling, volcano, kai and native"}},
+		want: []wantCause{{"spec.podGroupPolicy", "must have at most one of coscheduling, volcano, kai and native"}},
 	},
 	"two priorities": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -313,7 +313,7 @@ var runtimeCases = map[string]struct {
 			{"spec.constraints.maxNodes", "must be at least 1"},
 			{"spec.constraints.maxGPUsPerNode", "must be at least 0"},
 			{"spec.constraints.requiredNodeLabels", "name part must consist of"},
-			{"spec.template.spec.replicatedJobs[0].replicas", "there is exactly 1 launcher"},
+			{"spec.template.spec.replicatedJobs[0].replicas", "must be 1"},
 			{"spec.template.spec.replicatedJobs[1].replicas", "replicas must be between 1 and 64"},
 		},
 	},
@@ -322,13 +322,13 @@ var runtimeCases = map[string]struct {
 			runtime.Constraints = &v2alpha1.Constraints{RequiredNodeLabels: map[string]string{"gpu": "a100"}}
 			runtime.Template.Spec.ReplicatedJobs[1].Template.Spec.NodeSelector = map[string]string{"gpu": "t4"}
 		},
-		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.nodeSelector[gpu]", "contradicts constraints.requiredNodeLabels"}},
+		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.nodeSelector[gpu]", "differs from constraints.requiredNodeLabels"}},
 	},
 	"privileged": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		},
-		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.containers[0].securityContext.privileged", "a job cannot run as privileged"}},
+		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.containers[0].securityContext.privileged", "privileged containers are not allowed"}},
 	},
 	"an unknown MPI": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) { runtime.MLPolicy.MPIImplementation = "Horovod" },
@@ -340,7 +340,7 @@ var runtimeCases = map[string]struct {
 			worker.Containers[0].Image = ""
 			worker.Containers = append(worker.Containers, corev1.Container{Name: "sidecar"})
 		},
-		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.containers[1].image", "must name an image"}},
+		want: []wantCause{{"spec.template.spec.replicatedJobs[1].template.spec.containers[1].image", "must be set to an image"}},
 	},
 }
 

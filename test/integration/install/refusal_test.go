@@ -139,7 +139,7 @@ func settingsThatLack(t *testing.T, cluster *cluster) {
 	}{
 		"no images":                    {want: "make install IMAGE_PREFIX="},
 		"no version":                   {settings: images[:1], want: "make install IMAGE_PREFIX="},
-		"an overlay that there is not": {settings: append(slices.Clone(images), "OVERLAY=openshfit"), want: "there is no overlay openshfit; there are: cert-manager kubernetes local openshift"},
+		"an overlay that there is not": {settings: append(slices.Clone(images), "OVERLAY=openshfit"), want: "overlay openshfit does not exist; set OVERLAY to one of: cert-manager kubernetes local openshift"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			output, err := cluster.run(t, tc.settings, "config/install")

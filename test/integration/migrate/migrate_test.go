@@ -184,7 +184,7 @@ func testRandomJobs(t *testing.T, api client.Client) {
 		}
 		refused := false
 		for _, entry := range result.Report.Of(migrate.Look) {
-			refused = refused || strings.Contains(entry.Why, "is refused like this")
+			refused = refused || strings.Contains(entry.Why, "is refused: ")
 		}
 		if refused {
 			continue

@@ -138,7 +138,7 @@ func TestCreatedAgain(t *testing.T) {
 			condition = "Pending"
 		}
 		place.Until("it says what it waits for", again, func() error {
-			if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "of an earlier job of the same name, is still going") {
+			if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "to an earlier job of the same name") {
 				return fmt.Errorf("it says %q: %s", answer, message)
 			}
 			return nil

@@ -112,7 +112,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 			version := tc.theirs.GetResourceVersion()
 			place.createEventually(tc.job)
 			place.untilPhase(tc.job, training.PhaseFailed)
-			want := tc.what + " could not be created: there is one of this name that does not belong to the job. Delete it, or give the job another name."
+			want := tc.what + " could not be created: an object with this name exists that does not belong to the job. Delete it, or give the job another name."
 			if message := progressOf(tc.job).FailureMessage; !strings.HasPrefix(message, want) {
 				t.Errorf("the job says %q, want %q", message, want)
 			}

@@ -282,7 +282,7 @@ func TestARuntimeThatIsGone(t *testing.T) {
 	place.Create(job)
 	place.Until("the job says what it lacks", job, func() error {
 		_, message := conditionOf(job, v2alpha1.ConditionTrainingComplete)
-		if want := "The TrainingRuntime mpi is gone since the job was created. Create it again, or delete the job."; message != want {
+		if want := "TrainingRuntime mpi was deleted after the job was created. Create it again, or delete the job."; message != want {
 			return fmt.Errorf("it says %q, want %q", message, want)
 		}
 		return errors.Join(wantConditions(job, "TrainingComplete", "False RuntimeNotFound", "GangScheduling", "False RuntimeNotFound", "Failed", "False NotFailed"),

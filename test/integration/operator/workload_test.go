@@ -210,7 +210,7 @@ func TestForeignJobSets(t *testing.T) {
 			version := set.ResourceVersion
 			place.Patch(job, `{"spec":{"suspend":false}}`)
 			place.untilPhase(job, training.PhaseFailed)
-			if message := progressOf(job).FailureMessage; !strings.HasPrefix(message, "JobSet train could not be created: there is one of this name") {
+			if message := progressOf(job).FailureMessage; !strings.HasPrefix(message, "JobSet train could not be created: an object with this name exists") {
 				t.Errorf("the job says %q", message)
 			}
 			place.stays("the JobSet is left alone, and has no pods", func() error {

@@ -66,7 +66,7 @@ func badInput(t *testing.T, world *world) {
 		"a job of 1.75 MB":               {"POST", jobs, strings.Replace(good, "example", strings.Repeat("e", 7<<18), 1), "", 413, ""},
 		"a job of 2 MB":                  {"POST", jobs, strings.Replace(good, "example", strings.Repeat("e", 2<<20), 1), "", 413, ""},
 		"a job of 3.5 MB":                {"POST", jobs, strings.Replace(good, "example", strings.Repeat("e", 7<<19), 1), "", 413, ""},
-		"a form":                         {"POST", jobs, "name=bad", "application/x-www-form-urlencoded", 415, "cannot be read"},
+		"a form":                         {"POST", jobs, "name=bad", "application/x-www-form-urlencoded", 415, "is not supported"},
 		"another kind":                   {"POST", trainJobs, good, "", 400, ""},
 		"another version":                {"POST", jobs, strings.Replace(good, "v2beta1", "v1", 1), "", 400, "kind"},
 		"no name":                        {"POST", jobs, simpleJob(jobview.MPIJobs, "{}"), "", 400, "metadata.name"},

@@ -161,7 +161,7 @@ func TestAnswersGetOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := auth.Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: jane.namespace}
+	list := auth.Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: jane.namespace}
 	if err := guard.Allow(t.Context(), caller, list); err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ func TestHeadersOfAProxy(t *testing.T) {
 		code    int
 		message string
 	}{
-		"no certificate":                  {client: insecure, headers: []string{"X-Forwarded-User", "jane", "X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
-		"a certificate of somebody else":  {client: clientWith(others.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
-		"a certificate of another's name": {client: clientWith(ours.issue(t, "jane")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
+		"no certificate":                  {client: insecure, headers: []string{"X-Forwarded-User", "jane", "X-Forwarded-Access-Token", jane.token}, code: 401, message: "the request has no token"},
+		"a certificate of somebody else":  {client: clientWith(others.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "the request has no token"},
+		"a certificate of another's name": {client: clientWith(ours.issue(t, "jane")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "the request has no token"},
 		"the proxy with a token":          {client: clientWith(ours.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 200},
-		"the proxy without a token":       {client: clientWith(ours.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-User", "jane"}, code: 401, message: "sends no token of theirs"},
+		"the proxy without a token":       {client: clientWith(ours.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-User", "jane"}, code: 401, message: "sends no token for that user"},
 		"a certificate does not hurt":     {client: clientWith(others.issue(t, "x")), headers: []string{"Authorization", "Bearer " + jane.token}, code: 200},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,27 +11,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// contentOf is the JSON that a message stands for; at is where it stands.
-func contentOf(message protoreflect.Message, at string) (map[string]any, error) {
+// contentOf returns the JSON content of a message; path is its path, for errors.
+func contentOf(message protoreflect.Message, path string) (map[string]any, error) {
 	layout := layouts[message.Descriptor().FullName()]
 	if unknown := message.GetUnknown(); len(unknown) > 0 {
 		number, _, _ := protowire.ConsumeTag(unknown)
-		return nil, apierror.Invalid(at, "%s has a field with the number %d, which this server does not know", message.Descriptor().Name(), number)
+		return nil, apierror.Invalid(path, "%s has field number %d, which this server does not know", message.Descriptor().Name(), number)
 	}
 	content := map[string]any{}
 	var err error
 	switch {
-	case layout.beside != nil && message.Has(layout.beside):
-		content, err = contentOf(message.Get(layout.beside).Message(), at)
-	case layout.others != nil && message.Has(layout.others):
-		content, err = fromStruct(message.Get(layout.others).Message().Interface().(*structpb.Struct), at)
+	case layout.inline != nil && message.Has(layout.inline):
+		content, err = contentOf(message.Get(layout.inline).Message(), path)
+	case layout.otherFields != nil && message.Has(layout.otherFields):
+		content, err = fromStruct(message.Get(layout.otherFields).Message().Interface().(*structpb.Struct), path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, field := range layout.fields {
 		if message.Has(field.FieldDescriptor) {
-			if err := field.write(content, message.Get(field.FieldDescriptor), at); err != nil {
+			if err := field.write(content, message.Get(field.FieldDescriptor), path); err != nil {
 				return nil, err
 			}
 		}
@@ -39,58 +39,58 @@ func contentOf(message protoreflect.Message, at string) (map[string]any, error) 
 	return content, nil
 }
 
-// write puts a field's value into JSON, where nothing may be yet.
-func (field *field) write(content map[string]any, value protoreflect.Value, at string) error {
-	if field.holder != "" {
-		at = join(at, field.holder)
-		if content[field.holder] == nil {
-			content[field.holder] = map[string]any{}
+// write sets a field in the JSON content. It must not be set yet.
+func (f *field) write(content map[string]any, value protoreflect.Value, path string) error {
+	if f.parent != "" {
+		path = join(path, f.parent)
+		if content[f.parent] == nil {
+			content[f.parent] = map[string]any{}
 		}
-		inner, is := content[field.holder].(map[string]any)
+		inner, is := content[f.parent].(map[string]any)
 		if !is {
-			return apierror.Invalid(at, "it must be an object")
+			return apierror.Invalid(path, "must be an object")
 		}
 		content = inner
 	}
-	at = join(at, field.name)
-	if _, twice := content[field.name]; twice {
-		return apierror.Invalid(at, "it is said twice: by the field %s and in other_fields", field.Name())
+	path = join(path, f.name)
+	if _, twice := content[f.name]; twice {
+		return apierror.Invalid(path, "is set twice: by the field %s and in other_fields", f.Name())
 	}
-	read, err := field.read(value, at)
-	content[field.name] = read
+	read, err := f.read(value, path)
+	content[f.name] = read
 	return err
 }
 
-// read is a field's value as JSON has it.
-func (field *field) read(value protoreflect.Value, at string) (any, error) {
+// read returns the value of a field for JSON.
+func (f *field) read(value protoreflect.Value, path string) (any, error) {
 	switch {
-	case field.IsMap():
+	case f.IsMap():
 		entries := map[string]any{}
 		var err error
 		value.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
-			entries[key.String()], err = plain(field.MapValue(), entry, join(at, key.String()))
+			entries[key.String()], err = jsonValue(f.MapValue(), entry, join(path, key.String()))
 			return err == nil
 		})
 		return entries, err
-	case field.IsList():
+	case f.IsList():
 		elements := make([]any, value.List().Len())
 		for i := range elements {
 			var err error
-			if elements[i], err = plain(field.FieldDescriptor, value.List().Get(i), index(at, i)); err != nil {
+			if elements[i], err = jsonValue(f.FieldDescriptor, value.List().Get(i), index(path, i)); err != nil {
 				return nil, err
 			}
 		}
 		return elements, nil
 	default:
-		return plain(field.FieldDescriptor, value, at)
+		return jsonValue(f.FieldDescriptor, value, path)
 	}
 }
 
-// plain is a single value as JSON has it.
-func plain(field protoreflect.FieldDescriptor, value protoreflect.Value, at string) (any, error) {
+// jsonValue returns a single value for JSON.
+func jsonValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) (any, error) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
-		return plainMessage(value.Message(), at)
+		return jsonOfMessage(value.Message(), path)
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
 		return value.Int(), nil
 	default:
@@ -98,16 +98,16 @@ func plain(field protoreflect.FieldDescriptor, value protoreflect.Value, at stri
 	}
 }
 
-func plainMessage(message protoreflect.Message, at string) (any, error) {
+func jsonOfMessage(message protoreflect.Message, path string) (any, error) {
 	switch special := message.Interface().(type) {
 	case *timestamppb.Timestamp:
 		if err := special.CheckValid(); err != nil {
-			return nil, apierror.Invalid(at, "it is no time: seconds %d, nanos %d", special.GetSeconds(), special.GetNanos())
+			return nil, apierror.Invalid(path, "is not a valid time: seconds %d, nanos %d", special.GetSeconds(), special.GetNanos())
 		}
 		return special.AsTime().Format(time.RFC3339Nano), nil
 	case *structpb.Struct:
-		return fromStruct(special, at)
+		return fromStruct(special, path)
 	default:
-		return contentOf(message, at)
+		return contentOf(message, path)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
 )
 
-// promised are the fields that clients know by their numbers, from 1 on.
+// promised are the field names by number, from 1, which clients rely on.
 var promised = map[string]string{
 	"CreateMPIJobRequest":               "namespace spec",
 	"CreateMPIJobResponse":              "name namespace uid created_at",
@@ -92,7 +92,7 @@ func TestPromisedMethods(t *testing.T) {
 	}
 }
 
-// Every message that is part of a job has a place for what it has no field for.
+// Every message that is part of a job has other_fields.
 func TestMessagesOfJobsCarryEverything(t *testing.T) {
 	var seen []protoreflect.FullName
 	var visit func(message protoreflect.MessageDescriptor)
@@ -102,7 +102,7 @@ func TestMessagesOfJobsCarryEverything(t *testing.T) {
 			return
 		}
 		seen = append(seen, name)
-		if !message.IsMapEntry() && layouts[name].others == nil && layouts[name].beside == nil {
+		if !message.IsMapEntry() && layouts[name].otherFields == nil && layouts[name].inline == nil {
 			t.Errorf("%s has no field other_fields", name)
 		}
 		for i := range message.Fields().Len() {

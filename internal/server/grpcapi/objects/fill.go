@@ -11,96 +11,96 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// fill puts what JSON says into an empty message. What has no field there, or does
-// not fit it, goes to the other fields: there is nothing that cannot be carried.
+// fill copies JSON content into an empty message. Content without a field, or whose value
+// does not fit the field, goes to other_fields: nothing is lost.
 func fill(message protoreflect.Message, content map[string]any) {
 	layout := layouts[message.Descriptor().FullName()]
 	rest := withoutNulls(content)
-	for _, holder := range layout.holders {
+	for _, holder := range layout.parents {
 		if inner, is := rest[holder].(map[string]any); is {
 			rest[holder] = withoutNulls(inner)
 		}
 	}
 	for _, field := range layout.fields {
 		from := rest
-		if field.holder != "" {
-			from, _ = rest[field.holder].(map[string]any)
+		if field.parent != "" {
+			from, _ = rest[field.parent].(map[string]any)
 		}
-		if value, said := from[field.name]; said && field.put(message, value) {
+		if value, isSet := from[field.name]; isSet && field.put(message, value) {
 			delete(from, field.name)
 		}
 	}
-	for _, holder := range layout.holders {
+	for _, holder := range layout.parents {
 		if inner, is := rest[holder].(map[string]any); is && len(inner) == 0 {
 			delete(rest, holder)
 		}
 	}
 	switch {
 	case len(rest) == 0:
-	case layout.beside != nil:
-		fill(message.Mutable(layout.beside).Message(), rest)
-	case layout.others != nil:
-		message.Set(layout.others, protoreflect.ValueOfMessage(structOf(rest).ProtoReflect()))
+	case layout.inline != nil:
+		fill(message.Mutable(layout.inline).Message(), rest)
+	case layout.otherFields != nil:
+		message.Set(layout.otherFields, protoreflect.ValueOfMessage(structOf(rest).ProtoReflect()))
 	}
 }
 
-// withoutNulls is a copy: Kubernetes writes null for what is not said.
+// withoutNulls returns a copy without nulls: Kubernetes writes null for unset values.
 func withoutNulls(content map[string]any) map[string]any {
-	kept := maps.Clone(content)
-	maps.DeleteFunc(kept, func(_ string, value any) bool { return value == nil })
-	return kept
+	result := maps.Clone(content)
+	maps.DeleteFunc(result, func(_ string, value any) bool { return value == nil })
+	return result
 }
 
-// put sets a field if a value fits it. An empty list or map does not: in a message
-// it would be none at all.
-func (field *field) put(message protoreflect.Message, value any) bool {
-	if choice := field.ContainingOneof(); choice != nil && message.WhichOneof(choice) != nil {
+// put sets a field if the value fits. An empty list or map does not: a message cannot
+// distinguish it from an unset field.
+func (f *field) put(message protoreflect.Message, value any) bool {
+	if choice := f.ContainingOneof(); choice != nil && message.WhichOneof(choice) != nil {
 		return false
 	}
 	switch {
-	case field.IsMap():
+	case f.IsMap():
 		entries, is := value.(map[string]any)
-		return is && len(entries) > 0 && field.putMap(message, entries)
-	case field.IsList():
+		return is && len(entries) > 0 && f.putMap(message, entries)
+	case f.IsList():
 		elements, is := value.([]any)
-		return is && len(elements) > 0 && field.putList(message, elements)
+		return is && len(elements) > 0 && f.putList(message, elements)
 	default:
-		made, fits := fitting(field.FieldDescriptor, func() protoreflect.Value { return message.NewField(field.FieldDescriptor) }, value)
+		converted, fits := convert(f.FieldDescriptor, func() protoreflect.Value { return message.NewField(f.FieldDescriptor) }, value)
 		if fits {
-			message.Set(field.FieldDescriptor, made)
+			message.Set(f.FieldDescriptor, converted)
 		}
 		return fits
 	}
 }
 
-func (field *field) putMap(message protoreflect.Message, entries map[string]any) bool {
-	made := message.NewField(field.FieldDescriptor)
+func (f *field) putMap(message protoreflect.Message, entries map[string]any) bool {
+	result := message.NewField(f.FieldDescriptor)
 	for key, entry := range entries {
-		value, fits := fitting(field.MapValue(), made.Map().NewValue, entry)
+		value, fits := convert(f.MapValue(), result.Map().NewValue, entry)
 		if !fits {
 			return false
 		}
-		made.Map().Set(protoreflect.ValueOfString(key).MapKey(), value)
+		result.Map().Set(protoreflect.ValueOfString(key).MapKey(), value)
 	}
-	message.Set(field.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, result)
 	return true
 }
 
-func (field *field) putList(message protoreflect.Message, elements []any) bool {
-	made := message.NewField(field.FieldDescriptor)
+func (f *field) putList(message protoreflect.Message, elements []any) bool {
+	result := message.NewField(f.FieldDescriptor)
 	for _, element := range elements {
-		value, fits := fitting(field.FieldDescriptor, made.List().NewElement, element)
+		value, fits := convert(f.FieldDescriptor, result.List().NewElement, element)
 		if !fits {
 			return false
 		}
-		made.List().Append(value)
+		result.List().Append(value)
 	}
-	message.Set(field.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, result)
 	return true
 }
 
-// fitting is a value in the form of a field; blank makes an empty one.
-func fitting(field protoreflect.FieldDescriptor, blank func() protoreflect.Value, value any) (protoreflect.Value, bool) {
+// convert returns a value in the type of a field; newValue creates an empty one.
+func convert(field protoreflect.FieldDescriptor, newValue func() protoreflect.Value, value any) (protoreflect.Value, bool) {
 	switch value := value.(type) {
 	case string:
 		if field.Kind() == protoreflect.StringKind {
@@ -123,12 +123,12 @@ func fitting(field protoreflect.FieldDescriptor, blank func() protoreflect.Value
 	case float64:
 		return protoreflect.ValueOfFloat64(value), field.Kind() == protoreflect.DoubleKind
 	case map[string]any:
-		return fittingObject(field, blank, value)
+		return convertObject(field, newValue, value)
 	}
 	return protoreflect.Value{}, false
 }
 
-func fittingObject(field protoreflect.FieldDescriptor, blank func() protoreflect.Value, value map[string]any) (protoreflect.Value, bool) {
+func convertObject(field protoreflect.FieldDescriptor, newValue func() protoreflect.Value, value map[string]any) (protoreflect.Value, bool) {
 	name := messageOf(field)
 	if name == structName {
 		return protoreflect.ValueOfMessage(structOf(value).ProtoReflect()), true
@@ -136,18 +136,18 @@ func fittingObject(field protoreflect.FieldDescriptor, blank func() protoreflect
 	if layouts[name] == nil {
 		return protoreflect.Value{}, false
 	}
-	made := blank()
-	fill(made.Message(), value)
-	return made, true
+	message := newValue()
+	fill(message.Message(), value)
+	return message, true
 }
 
-// The messages that stand for something else than an object of their own.
+// Messages with a JSON form of their own.
 var (
 	timestampName = proto.MessageName(&timestamppb.Timestamp{})
 	structName    = proto.MessageName(&structpb.Struct{})
 )
 
-// messageOf is the message in a field; none if the field has no message.
+// messageOf returns the message type of a field; empty if it is not a message.
 func messageOf(field protoreflect.FieldDescriptor) protoreflect.FullName {
 	if field.Message() == nil {
 		return ""
@@ -160,20 +160,19 @@ func timestamp(text string) (*timestamppb.Timestamp, bool) {
 	if err != nil {
 		return nil, false
 	}
-	made := timestamppb.New(moment)
-	return made, made.IsValid()
+	result := timestamppb.New(moment)
+	return result, result.IsValid()
 }
 
-// mostExact is the largest integer that is certain in a double: 1<<53 may have been
-// one more.
-const mostExact = 1<<53 - 1
+// maxExact is the largest integer that is exact in a double: 1<<53 may have been rounded.
+const maxExact = 1<<53 - 1
 
-func isExact(number int64) bool { return -mostExact <= number && number <= mostExact }
+func isExact(number int64) bool { return -maxExact <= number && number <= maxExact }
 
-// largeMark marks an integer that a Struct cannot hold.
-const largeMark = "@int64"
+// int64Key is the key of an integer that a Struct cannot hold.
+const int64Key = "@int64"
 
-// isWhole tells whether a double is an integer that it certainly was meant to be.
+// isWhole tells whether a double is exactly an integer.
 func isWhole(number float64) bool {
-	return number == math.Trunc(number) && math.Abs(number) <= mostExact
+	return number == math.Trunc(number) && math.Abs(number) <= maxExact
 }

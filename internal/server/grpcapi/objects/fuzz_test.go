@@ -16,8 +16,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
-// FuzzContentToMessage: whatever JSON says can be carried, and is carried the same a
-// second time.
+// FuzzContentToMessage: any JSON can be converted, and a second conversion has the same
+// result.
 func FuzzContentToMessage(f *testing.F) {
 	for _, manifest := range random.Manifests(f, "../../../..", "MPIJob") {
 		f.Add(manifest)
@@ -40,7 +40,7 @@ func FuzzContentToMessage(f *testing.F) {
 		}
 		again, err := contentOf(received.ProtoReflect(), "")
 		if err != nil {
-			// A number such as 1e300, which no field of Kubernetes takes.
+			// A number such as 1e300, which no Kubernetes field accepts.
 			if apierror.From(err).Code != 400 {
 				t.Fatal(err)
 			}
@@ -54,8 +54,8 @@ func FuzzContentToMessage(f *testing.F) {
 	})
 }
 
-// FuzzMessageToObject: whatever clients send becomes an object that carries the same,
-// or an error of theirs.
+// FuzzMessageToObject: any message becomes an object with the same content, or is an error
+// of the client.
 func FuzzMessageToObject(f *testing.F) {
 	for _, manifest := range random.Manifests(f, "../../../..", "MPIJob") {
 		var job v2beta1.MPIJob

@@ -12,29 +12,29 @@ import (
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
 )
 
-// layout is where the fields of a message stand in JSON.
+// layout maps the fields of a message to JSON.
 type layout struct {
 	fields []field
-	// holders are the objects that fields are taken out of: metadata.
-	holders []string
-	// beside is a message whose fields stand beside these; nil if there is none.
-	beside protoreflect.FieldDescriptor
-	// others is the field for all that has none; nil if there is none.
-	others protoreflect.FieldDescriptor
+	// parents are the JSON objects that fields are taken from: metadata.
+	parents []string
+	// inline is a message whose fields are inlined here; nil if there is none.
+	inline protoreflect.FieldDescriptor
+	// otherFields is the field for all content without a field; nil if there is none.
+	otherFields protoreflect.FieldDescriptor
 }
 
-// field is one field, in the object holder or, if that is empty, in the message's own.
+// field is one field, in the JSON object parent or, if that is empty, at the top level.
 type field struct {
 	protoreflect.FieldDescriptor
-	holder, name string
+	parent, name string
 }
 
 const (
-	othersName = "other_fields"
-	besideMark = "."
+	otherFieldsName = "other_fields"
+	inlineMark      = "."
 )
 
-// layouts of all messages of ours.
+// layouts of all messages in this API.
 var layouts = func() map[protoreflect.FullName]*layout {
 	found := map[protoreflect.FullName]*layout{}
 	ours := wire.File_training_options_proto.Package()
@@ -49,28 +49,28 @@ var layouts = func() map[protoreflect.FullName]*layout {
 }()
 
 func layoutOf(message protoreflect.MessageDescriptor) *layout {
-	made := &layout{}
+	result := &layout{}
 	for i := range message.Fields().Len() {
 		descriptor := message.Fields().Get(i)
-		path, _ := proto.GetExtension(descriptor.Options(), wire.E_Kubernetes).(string)
-		if path == "" {
-			path = descriptor.JSONName()
+		jsonPath, _ := proto.GetExtension(descriptor.Options(), wire.E_Kubernetes).(string)
+		if jsonPath == "" {
+			jsonPath = descriptor.JSONName()
 		}
-		switch parts := strings.Split(path, "."); {
-		case descriptor.Name() == othersName:
-			made.others = descriptor
-		case path == besideMark:
-			made.beside = descriptor
+		switch parts := strings.Split(jsonPath, "."); {
+		case descriptor.Name() == otherFieldsName:
+			result.otherFields = descriptor
+		case jsonPath == inlineMark:
+			result.inline = descriptor
 		case len(parts) == 1:
-			made.fields = append(made.fields, field{descriptor, "", path})
+			result.fields = append(result.fields, field{descriptor, "", jsonPath})
 		case len(parts) == 2:
-			made.fields = append(made.fields, field{descriptor, parts[0], parts[1]})
-			if !slices.Contains(made.holders, parts[0]) {
-				made.holders = append(made.holders, parts[0])
+			result.fields = append(result.fields, field{descriptor, parts[0], parts[1]})
+			if !slices.Contains(result.parents, parts[0]) {
+				result.parents = append(result.parents, parts[0])
 			}
 		default:
-			panic(fmt.Sprintf("%s is at %s: deeper than two is not foreseen", descriptor.FullName(), path))
+			panic(fmt.Sprintf("%s is at %s: paths of more than two parts are not supported", descriptor.FullName(), jsonPath))
 		}
 	}
-	return made
+	return result
 }

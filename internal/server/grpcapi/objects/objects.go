@@ -1,9 +1,8 @@
-// Package objects carries Kubernetes' objects in messages, and back, without loss.
+// Package objects converts Kubernetes objects to messages and back, without loss.
 //
-// It goes by what the proto files say: a field of a message is the field of the same
-// name in the object's JSON, or the one that the option "kubernetes" names. What has
-// no field in the message is in its other_fields. So a field that Kubernetes gets
-// tomorrow is carried without a change here.
+// The conversion follows the proto files: a field of a message is the field with the same
+// name in the object's JSON, or the one that the option "kubernetes" names. All other
+// content is in other_fields. So new fields of Kubernetes need no change here.
 package objects
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// ToMessage puts all that an object says into a message that is empty.
+// ToMessage copies an object into an empty message.
 func ToMessage(object any, message proto.Message) error {
 	content, err := asContent(object)
 	if err != nil {
@@ -31,7 +30,7 @@ func ToMessage(object any, message proto.Message) error {
 	return nil
 }
 
-// ToStruct is an object as protobuf writes JSON.
+// ToStruct converts an object to a protobuf Struct.
 func ToStruct(object any) (*structpb.Struct, error) {
 	content, err := asContent(object)
 	if err != nil {
@@ -45,15 +44,15 @@ func asContent(object any) (content map[string]any, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%T as JSON: %w", object, err)
 	}
-	// Integers stay what they are.
+	// Integers must not become floats.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(encoded, &content); err != nil {
 		return nil, fmt.Errorf("%T as JSON: %w", object, err)
 	}
 	return content, nil
 }
 
-// FromMessage puts all that a message says into an object that is empty. Its errors
-// are problem.Error, and name the field.
+// FromMessage copies a message into an empty object. Its errors are apierror.Error and
+// name the field.
 func FromMessage(message proto.Message, object any) error {
 	content, err := contentOf(message.ProtoReflect(), "")
 	if err != nil {
@@ -61,38 +60,38 @@ func FromMessage(message proto.Message, object any) error {
 	}
 	encoded, err := json.Marshal(content)
 	if err != nil {
-		return apierror.Invalid("other_fields", "it cannot be written as JSON: %v", err)
+		return apierror.Invalid("other_fields", "cannot be encoded as JSON: %v", err)
 	}
 	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(encoded)); is {
 		return apierror.Invalid(huge.Field, "%s", huge.Reason())
 	}
 	unknown, err := kjson.UnmarshalStrict(encoded, object)
 	if err != nil {
-		return misfit(err)
+		return wrongType(err)
 	}
 	if len(unknown) > 0 {
-		return strangers(unknown)
+		return unknownFields(unknown)
 	}
 	return nil
 }
 
-// misfit is a value that is not of its field's type.
-func misfit(err error) error {
+// wrongType is the error for a value with the wrong type.
+func wrongType(err error) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
-		return apierror.Invalid(wrong.Field, "it is a %s, which does not fit there", wrong.Value)
+		return apierror.Invalid(wrong.Field, "has the wrong type: %s", wrong.Value)
 	}
-	return apierror.Invalid("other_fields", "it does not fit: %v", err)
+	return apierror.Invalid("other_fields", "is invalid: %v", err)
 }
 
-// strangers are fields that no object of the kind has: one that is misspelt would be
-// lost without a word.
-func strangers(unknown []error) error {
-	told := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has fields that the object has not", "See which there are: kubectl explain trainjob.spec --recursive, or mpijob.spec")
+// unknownFields is the error for fields that the kind does not have: a misspelt field must
+// not be dropped silently.
+func unknownFields(unknown []error) error {
+	apiErr := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has unknown fields", "See the fields: kubectl explain trainjob.spec --recursive, or mpijob.spec")
 	for _, fault := range unknown {
 		_, field, _ := strings.Cut(fault.Error(), `"`)
 		field, _, _ = strings.Cut(field, `"`)
-		told.Details = append(told.Details, apierror.Detail{Field: field, Reason: fault.Error()})
-		told.Message += ": " + fault.Error()
+		apiErr.Details = append(apiErr.Details, apierror.Detail{Field: field, Reason: fault.Error()})
+		apiErr.Message += ": " + fault.Error()
 	}
-	return told
+	return apiErr
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
-// carried is an object after its way through a message, over the wire.
+// carried converts an object to a message, over the wire, and back.
 func carried[Object any](t testing.TB, object *Object, empty proto.Message) *Object {
 	t.Helper()
 	sent := empty.ProtoReflect().New().Interface()
@@ -58,11 +58,11 @@ func asJSON(t testing.TB, object any) string {
 	return string(text)
 }
 
-// checkCarried compares JSON, where what is missing is not taken for what is empty.
+// checkCarried compares JSON, which distinguishes missing from empty values.
 func checkCarried[Object any](t *testing.T, filled *Object, empty proto.Message) {
 	t.Helper()
-	// What Go can say and JSON cannot, such as a pointer to nothing, is no object of
-	// Kubernetes.
+	// Go values that JSON does not have, such as a pointer to nil, are not Kubernetes
+	// objects.
 	object := new(Object)
 	if err := json.Unmarshal([]byte(asJSON(t, filled)), object); err != nil {
 		t.Fatal(err)
@@ -77,10 +77,10 @@ func checkCarried[Object any](t *testing.T, filled *Object, empty proto.Message)
 	}
 }
 
-// rounds are enough for every field to be there and to be missing many times over.
+// rounds are enough to set and omit every field many times.
 const rounds = 500
 
-func TestJobsAreCarriedWithoutLoss(t *testing.T) {
+func TestJobsAreLossless(t *testing.T) {
 	for seed := range int64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var mpiJob v2beta1.MPIJob
@@ -97,7 +97,7 @@ func TestJobsAreCarriedWithoutLoss(t *testing.T) {
 	}
 }
 
-func TestEverythingElseIsCarriedWithoutLoss(t *testing.T) {
+func TestOtherObjectsAreLossless(t *testing.T) {
 	for seed := range int64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var row jobview.Row
@@ -140,7 +140,7 @@ func TestUsageIsCarried(t *testing.T) {
 	checkCarried(t, &usage.Report{Source: "prometheus", Message: "m", Launcher: &pod, Workers: []usage.Pod{pod, pod}}, &wire.GetUsageResponse{})
 }
 
-func TestWhatHasNoFieldIsInTheOtherFields(t *testing.T) {
+func TestUnmappedFieldsAreInOtherFields(t *testing.T) {
 	var mpiJob v2beta1.MPIJob
 	manifest := `{
 		"metadata": {"name": "pi", "finalizers": ["a/b"], "labels": {"team": "vision"}},
@@ -209,17 +209,17 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}{
 		"a field that is said twice": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{SlotsPerWorker: new(int32(1)), OtherFields: others(t, map[string]any{"slotsPerWorker": 1})}},
-			wantField: "spec.slotsPerWorker", wantIn: "said twice: by the field slots_per_worker",
+			wantField: "spec.slotsPerWorker", wantIn: "set twice: by the field slots_per_worker",
 		},
 		"a field of the metadata that is said twice": {
 			message:   &wire.MPIJob{Name: "a", OtherFields: others(t, map[string]any{"metadata": map[string]any{"name": "b"}})},
-			wantField: "metadata.name", wantIn: "said twice",
+			wantField: "metadata.name", wantIn: "set twice",
 		},
 		"the name of a volume that is said twice": {
 			message: &wire.MPIJob{Spec: &wire.MPIJobSpec{MpiReplicaSpecs: map[string]*wire.ReplicaSpec{"Worker": {Template: &wire.PodTemplateSpec{Spec: &wire.PodSpec{Volumes: []*wire.Volume{
 				{Name: "a", VolumeSource: &wire.VolumeSource{OtherFields: others(t, map[string]any{"name": "b"})}},
 			}}}}}}},
-			wantField: "spec.mpiReplicaSpecs.Worker.template.spec.volumes[0].name", wantIn: "said twice",
+			wantField: "spec.mpiReplicaSpecs.Worker.template.spec.volumes[0].name", wantIn: "set twice",
 		},
 		"metadata that is no object": {
 			message:   &wire.MPIJob{Name: "a", OtherFields: others(t, map[string]any{"metadata": "a"})},
@@ -235,15 +235,15 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		},
 		"no number": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"a": math.Inf(1)})}},
-			wantField: "spec.a", wantIn: "no number that Kubernetes knows",
+			wantField: "spec.a", wantIn: "not a number that Kubernetes accepts",
 		},
 		"a large number that is none": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"a": map[string]any{"@int64": "many"}})}},
-			wantField: "spec.a", wantIn: `@int64 "many" is no integer of 64 bits`,
+			wantField: "spec.a", wantIn: `@int64 "many" is not a 64-bit integer`,
 		},
 		"no time": {
 			message:   &wire.MPIJob{CreatedAt: &timestamppb.Timestamp{Seconds: math.MaxInt64}},
-			wantField: "metadata.creationTimestamp", wantIn: "it is no time",
+			wantField: "metadata.creationTimestamp", wantIn: "is not a valid time",
 		},
 		"a field that no MPIJob has": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"slots": 1})}},
@@ -251,7 +251,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		},
 		"a value of the wrong type": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"slotsPerWorker": "two"})}},
-			wantField: "spec.slotsPerWorker", wantIn: "it is a string, which does not fit there",
+			wantField: "spec.slotsPerWorker", wantIn: "has the wrong type: string",
 		},
 		"no quantity": {
 			message: &wire.MPIJob{Spec: &wire.MPIJobSpec{MpiReplicaSpecs: map[string]*wire.ReplicaSpec{"Worker": {Template: &wire.PodTemplateSpec{Spec: &wire.PodSpec{Containers: []*wire.Container{
@@ -259,7 +259,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 			}}}}}}},
 			wantField: "other_fields", wantIn: "quantities must match the regular expression",
 		},
-		"a field number that is not known": {message: &wire.MPIJob{Spec: unknown}, wantField: "spec", wantIn: "MPIJobSpec has a field with the number 77"},
+		"a field number that is not known": {message: &wire.MPIJob{Spec: unknown}, wantField: "spec", wantIn: "MPIJobSpec has field number 77"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := FromMessage(test.message, &v2beta1.MPIJob{})
@@ -274,8 +274,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A client may also say in other_fields what has a field of its own.
-func TestOtherFieldsMaySayAll(t *testing.T) {
+// A client may also set fields in other_fields that have their own field.
+func TestOtherFieldsMayHaveAllFields(t *testing.T) {
 	var got v2beta1.MPIJob
 	if err := FromMessage(&wire.MPIJob{OtherFields: others(t, map[string]any{"metadata": map[string]any{"name": "pi"}, "spec": map[string]any{"slotsPerWorker": 2}})}, &got); err != nil {
 		t.Fatal(err)

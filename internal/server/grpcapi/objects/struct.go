@@ -9,13 +9,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// structOf is JSON as a message of protobuf's own.
+// structOf converts JSON content to a protobuf Struct.
 func structOf(content map[string]any) *structpb.Struct {
-	made := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(content))}
+	result := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(content))}
 	for name, value := range content {
-		made.Fields[name] = structValue(value)
+		result.Fields[name] = structValue(value)
 	}
-	return made
+	return result
 }
 
 func structValue(value any) *structpb.Value {
@@ -36,7 +36,7 @@ func structValue(value any) *structpb.Value {
 		return structpb.NewNumberValue(value)
 	case int64:
 		if !isExact(value) {
-			return structpb.NewStructValue(structOf(map[string]any{largeMark: strconv.FormatInt(value, 10)}))
+			return structpb.NewStructValue(structOf(map[string]any{int64Key: strconv.FormatInt(value, 10)}))
 		}
 		return structpb.NewNumberValue(float64(value))
 	default:
@@ -44,12 +44,12 @@ func structValue(value any) *structpb.Value {
 	}
 }
 
-// fromStruct is the JSON in a message of protobuf's own. A number that is too large
-// to be certain is refused: nobody knows which one was meant.
-func fromStruct(message *structpb.Struct, at string) (map[string]any, error) {
+// fromStruct converts a protobuf Struct to JSON content. It refuses numbers that are too
+// large to be exact.
+func fromStruct(message *structpb.Struct, path string) (map[string]any, error) {
 	content := make(map[string]any, len(message.GetFields()))
 	for name, value := range message.GetFields() {
-		read, err := fromStructValue(value, join(at, name))
+		read, err := fromStructValue(value, join(path, name))
 		if err != nil {
 			return nil, err
 		}
@@ -58,17 +58,17 @@ func fromStruct(message *structpb.Struct, at string) (map[string]any, error) {
 	return content, nil
 }
 
-func fromStructValue(value *structpb.Value, at string) (any, error) {
+func fromStructValue(value *structpb.Value, path string) (any, error) {
 	switch value := value.GetKind().(type) {
 	case *structpb.Value_StructValue:
-		if large, is := value.StructValue.GetFields()[largeMark]; is && len(value.StructValue.GetFields()) == 1 {
-			return largeNumber(large.GetStringValue(), at)
+		if large, is := value.StructValue.GetFields()[int64Key]; is && len(value.StructValue.GetFields()) == 1 {
+			return largeNumber(large.GetStringValue(), path)
 		}
-		return fromStruct(value.StructValue, at)
+		return fromStruct(value.StructValue, path)
 	case *structpb.Value_ListValue:
 		list := []any{}
 		for i, element := range value.ListValue.GetValues() {
-			read, err := fromStructValue(element, index(at, i))
+			read, err := fromStructValue(element, index(path, i))
 			if err != nil {
 				return nil, err
 			}
@@ -80,40 +80,40 @@ func fromStructValue(value *structpb.Value, at string) (any, error) {
 	case *structpb.Value_BoolValue:
 		return value.BoolValue, nil
 	case *structpb.Value_NumberValue:
-		return number(value.NumberValue, at)
+		return number(value.NumberValue, path)
 	default:
 		return nil, nil
 	}
 }
 
-func number(value float64, at string) (any, error) {
+func number(value float64, path string) (any, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
-		return nil, apierror.Invalid(at, "%v is no number that Kubernetes knows", value)
+		return nil, apierror.Invalid(path, "%v is not a number that Kubernetes accepts", value)
 	case isWhole(value):
 		return int64(value), nil
-	case math.Abs(value) > mostExact:
-		return nil, apierror.Invalid(at, `the number %.0f is too large to be exact in other_fields; write {"%s": "%.0f"}`, value, largeMark, value)
+	case math.Abs(value) > maxExact:
+		return nil, apierror.Invalid(path, `the number %.0f is too large to be exact in other_fields; write {"%s": "%.0f"}`, value, int64Key, value)
 	default:
 		return value, nil
 	}
 }
 
-func largeNumber(text, at string) (any, error) {
+func largeNumber(text, path string) (any, error) {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, apierror.Invalid(at, "%s %q is no integer of 64 bits", largeMark, text)
+		return nil, apierror.Invalid(path, "%s %q is not a 64-bit integer", int64Key, text)
 	}
 	return value, nil
 }
 
-// join is the place of a field within an object.
-func join(at, name string) string {
-	if at == "" {
+// join returns the path of a field in an object.
+func join(path, name string) string {
+	if path == "" {
 		return name
 	}
-	return at + "." + name
+	return path + "." + name
 }
 
-// index is the place of an element of a list.
-func index(at string, number int) string { return at + "[" + strconv.Itoa(number) + "]" }
+// index returns the path of an element of a list.
+func index(path string, number int) string { return path + "[" + strconv.Itoa(number) + "]" }
