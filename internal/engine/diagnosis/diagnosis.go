@@ -137,9 +137,6 @@ type Condition struct {
 	Reason, Message string
 }
 
-// Answer is the former name of Condition.
-type Answer = Condition
-
 // Counts are numbers of pods. Ready pods also count as active.
 type Counts struct{ Active, Ready, Succeeded, Failed int32 }
 
