@@ -74,7 +74,7 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 		checkAgain(verdict)
 		return nil, nil
 	}
-	todo := plan.Of(scope.job, state, env.Surroundings)
+	todo := plan.Of(scope.job, state, env.Environment)
 	if len(todo.Ensure)+len(todo.Pods) == 0 {
 		return nil, r.remove(ctx, scope, todo.Remove)
 	}
@@ -102,7 +102,7 @@ func (s *scope) hasAll(state plan.State, env environment) bool {
 	case plan.Initializing:
 		return s.hasPod(state.Initializers, plan.PodName(s.job, training.RoleInitializer, 0, state.Restart))
 	case plan.Active:
-		held := env.Gang != nil && plan.HoldsLauncherBack(s.job, state, env.Surroundings)
+		held := env.Gang != nil && plan.HoldsLauncherBack(s.job, state, env.Environment)
 		return s.workload != nil && len(state.Workers) >= int(s.job.Worker.Replicas) &&
 			(held || s.hasPod(state.Launchers, plan.PodName(s.job, training.RoleLauncher, 0, state.Restart)))
 	default:
@@ -137,7 +137,7 @@ func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State,
 			return nil, nil
 		}
 		state.Workload = scope.workload.GetUID()
-		todo = plan.Of(scope.job, state, env.Surroundings)
+		todo = plan.Of(scope.job, state, env.Environment)
 	}
 	var pods []gang.Object
 	for _, pod := range todo.Pods {
@@ -334,8 +334,8 @@ type temporaryObstacle struct{ reason, message string }
 
 func (o *temporaryObstacle) Error() string { return o.message }
 
-func (o *temporaryObstacle) answer() *diagnosis.Answer {
-	return &diagnosis.Answer{Reason: o.reason, Message: o.message}
+func (o *temporaryObstacle) answer() *diagnosis.Condition {
+	return &diagnosis.Condition{Reason: o.reason, Message: o.message}
 }
 
 // waitForDeletion is the obstacle of an object that must be deleted before it can be

@@ -338,7 +338,7 @@ func TestRestartDeletesTheInitializer(t *testing.T) {
 	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
 	state := plan.State{Stage: plan.Restarting, Initializers: []*corev1.Pod{pod("runs", corev1.PodRunning), pod("failed", corev1.PodFailed), pod("waits", corev1.PodPending)}}
 	var removed []string
-	for _, object := range plan.Of(j, state, environment{}.forDeletion().Surroundings).Remove {
+	for _, object := range plan.Of(j, state, environment{}.forDeletion().Environment).Remove {
 		removed = append(removed, object.GetName())
 	}
 	if diff := cmp.Diff([]string{"runs", "waits"}, removed); diff != "" {

@@ -52,7 +52,7 @@ type discovered struct {
 
 // environment is what the plan of a job depends on besides the job itself.
 type environment struct {
-	plan.Surroundings
+	plan.Environment
 	// gangMessage says why the gang scheduler was chosen.
 	gangMessage string
 }
@@ -109,8 +109,8 @@ func (ci *clusterInfo) hasJobSet() bool { return ci.jobSets.Load() }
 
 // environmentOf returns the environment of a job, or the obstacle that keeps the job from
 // starting.
-func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous diagnosis.Previous) (environment, *diagnosis.Answer, error) {
-	env := environment{Surroundings: plan.Surroundings{
+func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous diagnosis.Previous) (environment, *diagnosis.Condition, error) {
+	env := environment{Environment: plan.Environment{
 		InitializerImage: ci.settings.Initializer.Image, ClusterDomain: ci.domain, EgressPorts: ci.settings.Network.EgressPorts,
 	}}
 	known, err := ci.discover(ctx)
@@ -118,16 +118,16 @@ func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous d
 		return env, nil, err
 	}
 	if known.tooOld != "" {
-		return env, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
+		return env, &diagnosis.Condition{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
 			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which supports managedBy of batch Jobs. Upgrade the cluster; the job then starts automatically.", known.tooOld, managedJobs)}, nil
 	}
 	env.Delivery = plan.Delivery{Method: known.method, Image: ci.settings.Agent.Image, PullSecrets: ci.settings.Agent.PullSecrets}
 	backend, message, err := gang.Choose(j, known.available)
 	if err != nil {
-		return env, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
+		return env, &diagnosis.Condition{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
 	if j.Kind.Traits().Workload == job.WorkloadJobSet && !ci.hasJobSet() && !previous.Finished() {
-		return env, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts automatically."}, nil
+		return env, &diagnosis.Condition{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts automatically."}, nil
 	}
 	env.Gang, env.gangMessage = backend, message
 	return env, nil, nil

@@ -24,7 +24,7 @@ type kind interface {
 	emptyList() client.ObjectList
 	// model returns the job that an object describes. An obstacle says why there is none
 	// yet.
-	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error)
+	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error)
 	previous(object client.Object) diagnosis.Previous
 	// isForeign reports whether another operator runs the job.
 	isForeign(object client.Object) bool
@@ -55,7 +55,7 @@ func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
 
 func (mpiJobs) emptyList() client.ObjectList { return &v2beta1.MPIJobList{} }
 
-func (mj mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+func (mj mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error) {
 	return job.FromMPIJob(object.(*v2beta1.MPIJob), mj.defaults), nil, nil
 }
 
@@ -170,7 +170,7 @@ func (trainJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.
 
 // model uses the runtime as it was when the job was created. Later changes of the
 // runtime only affect later jobs.
-func (tj trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+func (tj trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error) {
 	trainJob := object.(*v2alpha1.TrainJob)
 	digest, err := tj.storedDigest(ctx, trainJob)
 	if err != nil {

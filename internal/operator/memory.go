@@ -233,7 +233,7 @@ func (o *obstacles) put(uid types.UID, obstacle *temporaryObstacle) {
 	o.set(uid, obstacle)
 }
 
-func (o *obstacles) answer(uid types.UID) *diagnosis.Answer {
+func (o *obstacles) answer(uid types.UID) *diagnosis.Condition {
 	if obstacle, known := o.get(uid); known {
 		return obstacle.answer()
 	}

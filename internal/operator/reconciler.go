@@ -277,7 +277,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 }
 
 // reportObstacle writes into the status why a job cannot start yet.
-func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
+func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, obstacle diagnosis.Condition) (ctrl.Result, error) {
 	bare := &job.Job{Kind: r.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 	scope := &scope{object: object, job: bare, previous: r.kind.previous(object)}
 	if scope.previous.Finished() {

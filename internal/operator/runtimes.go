@@ -87,7 +87,7 @@ type runtimeRead struct {
 	began    int64
 	done     chan struct{}
 	runtime  *sharedRuntime
-	obstacle *diagnosis.Answer
+	obstacle *diagnosis.Condition
 	err      error
 }
 
@@ -113,7 +113,7 @@ func (rr *runtimeReads) forget(uid types.UID) {
 
 // newest returns the result of a read that is new enough for a job. It calls read if
 // there is none.
-func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
+func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Condition, error)) (*sharedRuntime, *diagnosis.Condition, error) {
 	key := runtimeKey{trainJob.Namespace, trainJob.Spec.RuntimeRef}
 	found, isNew := rr.forJob(key, trainJob.UID)
 	if !isNew {

@@ -64,7 +64,7 @@ type sharedRuntime struct {
 
 // of returns the runtime of a job: the one with the stored digest, or else the current
 // one. An obstacle says why there is none.
-func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
+func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Condition, error) {
 	if stored == "" {
 		stored = s.choiceOf(trainJob.UID)
 	}
@@ -84,12 +84,12 @@ func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored 
 }
 
 // choose returns the current runtime for a job that has no digest yet.
-func (s *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
-	found, obstacle, err := s.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
+func (s *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Condition, error) {
+	found, obstacle, err := s.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Condition, error) {
 		found, err := s.current(ctx, trainJob)
 		if apierrors.IsNotFound(err) {
 			reference := trainJob.Spec.RuntimeRef
-			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
+			return nil, &diagnosis.Condition{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
 				"%s %s was deleted after the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
 		}
 		if err != nil {
@@ -143,7 +143,7 @@ func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*
 
 // read returns the runtime with a digest: from memory, from its snapshot, or else the
 // current runtime if that has the digest.
-func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
+func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Condition, error) {
 	if found := s.cache.get(digest); found != nil {
 		return found, nil, nil
 	}
@@ -159,7 +159,7 @@ func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, diges
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, err
 	}
-	return nil, &diagnosis.Answer{Reason: "RuntimeSnapshotLost", Message: fmt.Sprintf(
+	return nil, &diagnosis.Condition{Reason: "RuntimeSnapshotLost", Message: fmt.Sprintf(
 		"The job was created with a runtime that is stored in ControllerRevision %s. %s, and %s %s has changed since or is missing. Restore the ControllerRevision from a backup, or delete the job and create it again.",
 		key.Name, fault, trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)}, nil
 }
@@ -184,7 +184,7 @@ func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest str
 }
 
 // ensure creates the snapshot of a runtime unless it exists.
-func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Condition, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: plan.SnapshotName(wanted.digest)}
 	switch state, err := s.look(ctx, key); {
 	case err != nil:
@@ -207,19 +207,19 @@ func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *shared
 	case apierrors.IsAlreadyExists(err):
 		return s.accept(ctx, key, wanted)
 	case apierrors.IsForbidden(err) && !lacksPermission(err.Error()):
-		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
+		return &diagnosis.Condition{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
 			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. The operator retries", key.Name, err)}, nil
 	}
 	return nil, fmt.Errorf("create ControllerRevision %s: %w", key, err)
 }
 
 // accept verifies a snapshot that exists already. It never overwrites one.
-func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Condition, error) {
 	found, fault, err := s.verify(ctx, key, wanted.digest)
 	if found != nil || err != nil {
 		return nil, err
 	}
-	return &diagnosis.Answer{Reason: "NameTaken", Message: fmt.Sprintf(
+	return &diagnosis.Condition{Reason: "NameTaken", Message: fmt.Sprintf(
 		"ControllerRevision %s must store the job's runtime. %s. Delete it if it exists; the operator then creates it again.", key.Name, fault)}, nil
 }
 

@@ -156,7 +156,7 @@ func TestReadsAreShared(t *testing.T) {
 		reads := newRuntimeReads()
 		var number atomic.Int32
 		proceed := make(chan struct{})
-		read := func() (*sharedRuntime, *diagnosis.Answer, error) {
+		read := func() (*sharedRuntime, *diagnosis.Condition, error) {
 			count := number.Add(1)
 			<-proceed
 			return &sharedRuntime{digest: fmt.Sprint(count)}, nil, nil
@@ -198,9 +198,9 @@ func TestFailedReadsAreNotShared(t *testing.T) {
 	reads.addJob("a")
 	number := 0
 	for range 2 {
-		_, obstacle, _ := reads.newest(t.Context(), &v2alpha1.TrainJob{ObjectMeta: metaOf("a")}, func() (*sharedRuntime, *diagnosis.Answer, error) {
+		_, obstacle, _ := reads.newest(t.Context(), &v2alpha1.TrainJob{ObjectMeta: metaOf("a")}, func() (*sharedRuntime, *diagnosis.Condition, error) {
 			number++
-			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound"}, nil
+			return nil, &diagnosis.Condition{Reason: "RuntimeNotFound"}, nil
 		})
 		if obstacle == nil {
 			t.Error("nothing is in the way")

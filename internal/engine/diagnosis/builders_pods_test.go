@@ -20,7 +20,7 @@ func together(options ...podOption) podOption {
 	return func(pod *corev1.Pod) { change(pod, options) }
 }
 
-// setCondition replaces a condition of a pod.
+// withCondition sets a condition of a pod.
 func withCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, second float64, reason, message string) podOption {
 	return func(pod *corev1.Pod) {
 		wanted := corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: stamp(second), Reason: reason, Message: message}
@@ -32,7 +32,7 @@ func withCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, 
 	}
 }
 
-// onNode puts a pod where its number says.
+// onNode schedules a pod to the node with its index.
 func onNode(second float64) podOption {
 	return func(pod *corev1.Pod) {
 		pod.Spec.NodeName = "node-launcher"
@@ -43,33 +43,33 @@ func onNode(second float64) podOption {
 	}
 }
 
-// withoutPlace is what a scheduler writes that finds none.
-func withoutPlace(words string) podOption {
-	return withCondition(corev1.PodScheduled, corev1.ConditionFalse, created, corev1.PodReasonUnschedulable, words)
+// unschedulable is a pod that the scheduler found no node for.
+func unschedulable(message string) podOption {
+	return withCondition(corev1.PodScheduled, corev1.ConditionFalse, created, corev1.PodReasonUnschedulable, message)
 }
 
 const noGPUs = "0/8 nodes are available, 8 Insufficient nvidia.com/gpu"
 
-// places is a pod with a node whose image is being pulled.
-func places(pod *corev1.Pod) {
-	change(pod, []podOption{onNode(placed), withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")})
+// pullsImage is a scheduled pod whose image is being pulled.
+func pullsImage(pod *corev1.Pod) {
+	change(pod, []podOption{onNode(scheduled), withCondition(corev1.PodReady, corev1.ConditionFalse, scheduled, "ContainersNotReady", "")})
 	container(pod).State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
-// starts is a pod that runs and is not ready.
+// starts is a running pod that is not ready.
 func starts(pod *corev1.Pod) {
-	places(pod)
+	pullsImage(pod)
 	pod.Status.Phase = corev1.PodRunning
-	container(pod).State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: stamp(placed + 1)}}
+	container(pod).State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: stamp(scheduled + 1)}}
 }
 
-// runs is a pod that is ready.
+// runs is a running and ready pod.
 func runs(pod *corev1.Pod) {
 	starts(pod)
 	withCondition(corev1.PodReady, corev1.ConditionTrue, ready, "", "")(pod)
 }
 
-// container is the status of a pod's container; the kubelet has one for each.
+// container is the status of a pod's main container.
 func container(pod *corev1.Pod) *corev1.ContainerStatus {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image}}
@@ -87,11 +87,11 @@ func initContainer(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 
 func terminated(code int32, reason, message string, second float64) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, Message: message, StartedAt: stamp(placed + 1), FinishedAt: stamp(second),
+		ExitCode: code, Reason: reason, Message: message, StartedAt: stamp(scheduled + 1), FinishedAt: stamp(second),
 	}}
 }
 
-// exits is a pod whose container has ended, and which has noticed.
+// exits is a pod whose container has terminated, and whose phase shows it.
 func exits(code int32, reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		exitsFirst(code, reason, message, second)(pod)
@@ -102,8 +102,8 @@ func exits(code int32, reason, message string, second float64) podOption {
 	}
 }
 
-// exitsFirst is a pod whose container has ended, a moment before its own phase
-// says so.
+// exitsFirst is a pod whose container has terminated, but whose phase does not show it
+// yet.
 func exitsFirst(code int32, reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		container(pod).State = terminated(code, reason, message, second)
@@ -111,18 +111,18 @@ func exitsFirst(code int32, reason, message string, second float64) podOption {
 	}
 }
 
-// withoutTime is a pod whose container has ended, nobody says when.
-func withoutTime(pod *corev1.Pod) { container(pod).State.Terminated.FinishedAt.Reset() }
+// withoutFinishTime is a pod whose container has terminated at an unknown time.
+func withoutFinishTime(pod *corev1.Pod) { container(pod).State.Terminated.FinishedAt.Reset() }
 
-// neverRan is a pod that its kubelet gave up before any container began.
+// neverRan is a pod that failed before any container started.
 func neverRan(pod *corev1.Pod) {
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodFailed, nil
-	withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
+	withCondition(corev1.PodReady, corev1.ConditionFalse, scheduled, "ContainersNotReady", "")(pod)
 }
 
 func outOfMemory(second float64) podOption { return exits(137, "OOMKilled", "", second) }
 
-// restarts is a pod whose container has ended and runs again.
+// restarted is a pod whose container was restarted by the kubelet and is running.
 func restarted(code int32, message string, times int32, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		status := container(pod)
@@ -131,7 +131,7 @@ func restarted(code int32, message string, times int32, second float64) podOptio
 	}
 }
 
-// crashes is a pod whose container ends again and again.
+// crashes is a pod whose container crashes repeatedly.
 func crashes(code int32, times int32, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		restarted(code, "", times, second)(pod)
@@ -143,11 +143,11 @@ func crashes(code int32, times int32, second float64) podOption {
 func waits(reason, message string) podOption {
 	return func(pod *corev1.Pod) {
 		container(pod).State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
-		withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
+		withCondition(corev1.PodReady, corev1.ConditionFalse, scheduled, "ContainersNotReady", "")(pod)
 	}
 }
 
-// initExits is a pod one of whose init containers has ended with an error.
+// initExits is a pod with an init container that has failed.
 func initExits(name string, code int32, reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		initContainer(pod, name).State = terminated(code, reason, message, second)
@@ -161,28 +161,28 @@ func gateExits(code int32, reason, message string, second float64) podOption {
 	return initExits(plan.GateContainer, code, reason, message, second)
 }
 
-// endedByNode is a pod that its kubelet ended. The kubelet writes the phase
-// first and the end of the containers later.
-func endedByNode(reason, message string, second float64) podOption {
+// terminatedByNode is a pod that its kubelet has terminated. The kubelet updates the
+// phase before the statuses of the containers.
+func terminatedByNode(reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, reason, message
 		withCondition(corev1.PodReady, corev1.ConditionFalse, second, "PodFailed", "")(pod)
 	}
 }
 
-// interrupted is a pod that somebody is about to take off its node.
-func interrupted(reason, message string, second float64) podOption {
+// disrupted is a pod that is about to be preempted or evicted.
+func disrupted(reason, message string, second float64) podOption {
 	return withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, second, reason, message)
 }
 
-// graceful is the usual time between a pod's deletion and its end.
-const graceful = 30
+// gracePeriod is Kubernetes' default, in seconds.
+const gracePeriod = 30
 
-// deleted is a pod that somebody deletes.
+// deleted is a pod that is being deleted since this second.
 func deleted(second float64) podOption {
 	return func(pod *corev1.Pod) {
-		grace := int64(graceful)
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: at(second).Add(graceful * time.Second)}, &grace
+		grace := int64(gracePeriod)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: at(second).Add(gracePeriod * time.Second)}, &grace
 	}
 }
 

@@ -27,7 +27,7 @@ var kinds = []job.Kind{job.KindTrainJob, job.KindMPIJob}
 const (
 	submitted = 0
 	created   = 1
-	placed    = 2
+	scheduled = 2
 	ready     = 5
 	present   = 60
 )
@@ -41,19 +41,18 @@ func stamp(second float64) metav1.Time { return metav1.Time{Time: at(second)} }
 // patience is that of the default configuration.
 var patience = Patience{Image: 5 * time.Minute, Quota: time.Minute, Restart: 10 * time.Second}
 
-// scene is a job, its object as the API server has it, and what is seen of it.
+// scene is a job, its stored object, and its observed state.
 type scene struct {
 	t        testing.TB
 	job      *job.Job
 	observed Observed
 	trainJob v2alpha1.TrainJob
 	mpiJob   v2beta1.MPIJob
-	// free is what a count of nodes would come to, and coming whether there will
-	// be more.
-	free   int
-	coming bool
-	// asked is what had to be found out for the last verdict.
-	asked []Ask
+	// freeNodes and scalesUp are the result of a lookup of nodes.
+	freeNodes int
+	scalesUp  bool
+	// lookups are those that the last verdict needed.
+	lookups []Ask
 	// start is the number of the restart that new pods are created for.
 	start int32
 }
@@ -73,7 +72,7 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 		Launcher: job.Role{Replicas: 1, Template: template("1Gi")}, Worker: job.Role{Replicas: workers, Template: template("4Gi")},
 		Gang: job.Gang{MinMember: workers + 1, TimeoutSeconds: 300},
 	}}
-	scene.observed = Observed{Now: at(present), Patience: patience, GangMessage: "The scheduler places them one by one."}
+	scene.observed = Observed{Now: at(present), Patience: patience, GangMessage: "The scheduler schedules them one by one."}
 	scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 	for _, option := range options {
 		option(scene)
@@ -81,7 +80,7 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 	return scene
 }
 
-// runningScene is a job of two workers that runs and whose status says so.
+// runningScene is a running job of two workers.
 func runningScene(t testing.TB, kind job.Kind, options ...option) *scene {
 	return startedScene(t, kind, runs, options...)
 }
@@ -90,7 +89,7 @@ func runningScene(t testing.TB, kind job.Kind, options ...option) *scene {
 func startedScene(t testing.TB, kind job.Kind, state podOption, options ...option) *scene {
 	scene := newScene(t, kind, 2, options...)
 	scene.addPods(state)
-	scene.settle()
+	scene.storeVerdict()
 	return scene
 }
 
@@ -103,7 +102,7 @@ func (sc *scene) addPods(state podOption) {
 	}
 }
 
-// podName is the name of a pod of the present start.
+// podName is the name of a pod of the current start.
 func (sc *scene) podName(role string, index int32) string {
 	return plan.PodName(sc.job, role, index, sc.start)
 }
@@ -118,7 +117,7 @@ func (sc *scene) expand(text string) string {
 	return text
 }
 
-// newPod is a pod as the API server has it when it was just created.
+// newPod is a pod that was just created.
 func (sc *scene) newPod(role string, index int32, options ...podOption) *corev1.Pod {
 	template := sc.job.Worker.Template
 	if role == training.RoleLauncher {
@@ -172,7 +171,7 @@ func change(pod *corev1.Pod, options []podOption) *corev1.Pod {
 	return pod
 }
 
-// previous is what the object's status says.
+// previous is the status of the stored object.
 func (sc *scene) previous() Previous {
 	if sc.job.Kind == job.KindMPIJob {
 		return FromMPIJob(&sc.mpiJob)
@@ -180,11 +179,10 @@ func (sc *scene) previous() Previous {
 	return FromTrainJob(&sc.trainJob)
 }
 
-// look is the verdict, once everything that it asks for was found out: what the
-// operator does.
-func (sc *scene) look() Verdict {
+// verdict is the verdict after all lookups that it needs, as in the operator.
+func (sc *scene) verdict() Verdict {
 	sc.t.Helper()
-	sc.asked = nil
+	sc.lookups = nil
 	for range 4 {
 		verdict := Of(sc.job, sc.previous(), sc.observed)
 		switch verdict.Ask {
@@ -193,22 +191,22 @@ func (sc *scene) look() Verdict {
 		case AskConfirmation:
 			sc.observed.Confirmed = true
 		case AskNodes:
-			if sc.coming && !sc.observed.ScaleUp {
+			if sc.scalesUp && !sc.observed.ScaleUp {
 				sc.observed.ScaleUp = true
 			} else {
-				sc.observed.FreeNodes = &NodeCount{Fitting: sc.free, Asked: sc.free, Free: sc.free}
+				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Asked: sc.freeNodes, Free: sc.freeNodes}
 			}
 		}
-		sc.asked = append(sc.asked, verdict.Ask)
+		sc.lookups = append(sc.lookups, verdict.Ask)
 	}
-	sc.t.Fatalf("asks for ever: %v", sc.asked)
+	sc.t.Fatalf("too many lookups: %v", sc.lookups)
 	return Verdict{}
 }
 
-// settle looks and writes the verdict down, as the API server would store it.
-func (sc *scene) settle() Verdict {
+// storeVerdict stores the verdict in the object's status.
+func (sc *scene) storeVerdict() Verdict {
 	sc.t.Helper()
-	verdict := sc.look()
+	verdict := sc.verdict()
 	sc.store(&verdict)
 	return verdict
 }
@@ -224,7 +222,7 @@ func (sc *scene) store(verdict *Verdict) {
 	sc.trainJob = stored(sc.t, sc.trainJob)
 }
 
-// stored is an object after it was in the API server: with times in seconds.
+// stored is an object as the API server stores it: times have seconds only.
 func stored[T any](t testing.TB, object T) (read T) {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -237,8 +235,8 @@ func stored[T any](t testing.TB, object T) (read T) {
 	return read
 }
 
-// after moves the clock and looks as the operator does: at the cache first.
-func (sc *scene) after(second float64) {
+// setTime sets the clock, and drops the results of lookups.
+func (sc *scene) setTime(second float64) {
 	sc.observed.Now, sc.observed.Confirmed, sc.observed.FreeNodes, sc.observed.ScaleUp = at(second), false, nil, false
 }
 
@@ -268,15 +266,15 @@ func deadline(seconds int64) option {
 	return func(scene *scene) { scene.job.Lifetime.ActiveDeadlineSeconds = &seconds }
 }
 
-func timeToLive(seconds int32) option {
+func ttl(seconds int32) option {
 	return func(scene *scene) { scene.job.Lifetime.TTLSecondsAfterFinished = &seconds }
 }
 
-func initialized(scene *scene) {
+func withInitializer(scene *scene) {
 	scene.job.Initializer = &job.Initializer{Dataset: &job.Source{URI: "s3://data/set"}, ClaimName: "data"}
 }
 
-// restartPolicies are those of launcher and workers.
+// restartPolicies sets the restart policies of launcher and workers.
 func restartPolicies(launcher, worker corev1.RestartPolicy) option {
 	return func(scene *scene) {
 		scene.job.Launcher.Template.Spec.RestartPolicy, scene.job.Worker.Template.Spec.RestartPolicy = launcher, worker

@@ -29,8 +29,8 @@ func (sc *scene) conditions() map[string]string {
 	return found
 }
 
-// life is a job's, as steps that are looked at one after the other.
-var life = []struct {
+// lifecycle is the steps of a job, one after the other.
+var lifecycle = []struct {
 	name          string
 	happen        func(*scene)
 	train, mpiJob map[string]string
@@ -72,7 +72,7 @@ var life = []struct {
 	{
 		name: "running", happen: func(scene *scene) { scene.addPods(runs) },
 		train: map[string]string{
-			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler schedules them one by one.",
 			"WorkersReady":     "True Ready: All 2 workers are ready",
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
 			"TrainingComplete": "False Running: Launcher and workers are running",
@@ -89,7 +89,7 @@ var life = []struct {
 	{
 		name: "done", happen: func(scene *scene) { scene.launcher(exits(0, "Completed", "", 50)) },
 		train: map[string]string{
-			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler schedules them one by one.",
 			"WorkersReady":     "True Ready: All 2 workers are ready",
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
 			"TrainingComplete": "True Succeeded: The launcher completed successfully",
@@ -110,9 +110,9 @@ func TestConditionsOfSuccess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2)
-			for _, step := range life {
+			for _, step := range lifecycle {
 				step.happen(scene)
-				scene.settle()
+				scene.storeVerdict()
 				want := step.train
 				if kind == job.KindMPIJob {
 					want = step.mpiJob
@@ -129,7 +129,7 @@ func TestConditionsOfFailure(t *testing.T) {
 	message := "Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team."
 	for kind, want := range map[job.Kind]map[string]string{
 		job.KindTrainJob: {
-			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler schedules them one by one.",
 			"WorkersReady":     "False Error: 1 of 2 workers are ready. " + message,
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
 			"TrainingComplete": "False WorkerFailed: " + message,
@@ -145,7 +145,7 @@ func TestConditionsOfFailure(t *testing.T) {
 	} {
 		scene := runningScene(t, kind)
 		scene.worker(1, exits(1, "Error", "", 50))
-		scene.settle()
+		scene.storeVerdict()
 		for _, name := range slices.Collect(maps.Keys(want)) {
 			want[name] = scene.expand(want[name])
 		}
@@ -155,15 +155,15 @@ func TestConditionsOfFailure(t *testing.T) {
 	}
 }
 
-// Conditions change their time with their status, and else not at all.
+// The time of a condition changes only with its status.
 func TestConditionTimes(t *testing.T) {
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 2)
-		scene.after(10)
-		scene.settle()
-		scene.after(20)
-		scene.addPods(places)
-		scene.settle()
+		scene.setTime(10)
+		scene.storeVerdict()
+		scene.setTime(20)
+		scene.addPods(pullsImage)
+		scene.storeVerdict()
 		for _, condition := range scene.trainJob.Status.Conditions {
 			if want := map[string]float64{"GangScheduling": 20}[condition.Type]; !condition.LastTransitionTime.Time.Equal(at(max(want, 10))) {
 				t.Errorf("%s is %s since %v", condition.Type, condition.Status, condition.LastTransitionTime)
@@ -184,7 +184,7 @@ func TestConditionTimes(t *testing.T) {
 	}
 }
 
-// Kueue asks whether any replica is active, and gives the places away if none is.
+// Kueue releases the quota of a job without active replicas.
 func TestReplicaStatuses(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	want := map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus{
@@ -198,42 +198,42 @@ func TestReplicaStatuses(t *testing.T) {
 		}
 	}
 	check("running")
-	// What an older operator wrote stays.
+	// Fields of older operators stay.
 	theirs := &metav1.LabelSelector{MatchLabels: map[string]string{"mpi_job_name": "train"}}
 	scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeWorker].LabelSelector = theirs
 	want[v2beta1.MPIReplicaTypeWorker].LabelSelector = theirs
-	scene.settle()
+	scene.storeVerdict()
 	check("with a selector of an older operator")
 	scene.job.Suspended = true
 	scene.everyPod(deleted(55))
-	scene.settle()
-	check("suspended, and all pods are still going")
+	scene.storeVerdict()
+	check("suspended, and all pods are still being deleted")
 	if running := scene.condition("Running"); running != "False Pending: The job is suspended; its pods are being deleted" {
 		t.Errorf("Kueue would take it as ready when it is resumed: %s", running)
 	}
 	scene.worker(0, exits(143, "Error", "", 56))
 	scene.observed.Launchers = nil
-	scene.settle()
+	scene.storeVerdict()
 	want[v2beta1.MPIReplicaTypeLauncher].Active = 0
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 1, 1
-	check("suspended, and one worker is still going")
+	check("suspended, and one worker is still being deleted")
 	scene.observed.Workers = nil
-	scene.settle()
+	scene.storeVerdict()
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 0, 0
-	check("suspended, and all pods are gone")
+	check("suspended, and all pods are deleted")
 }
 
-// A job that has ended still counts its pods, until they are gone.
+// A finished job counts its pods until they are deleted.
 func TestReplicaStatusesOfFinishedJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.launcher(exits(0, "Completed", "", 50))
-	scene.settle()
+	scene.storeVerdict()
 	if worker := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeWorker]; worker.Active != 2 {
 		t.Errorf("workers %+v", worker)
 	}
 	before := scene.conditions()
 	scene.observed.Workers = nil
-	scene.settle()
+	scene.storeVerdict()
 	launcher, worker := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeLauncher], scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeWorker]
 	if launcher.Succeeded != 1 || launcher.Active != 0 || worker.Active != 0 {
 		t.Errorf("launcher %+v, workers %+v", launcher, worker)
@@ -241,21 +241,21 @@ func TestReplicaStatusesOfFinishedJob(t *testing.T) {
 	if diff := cmp.Diff(before, scene.conditions()); diff != "" {
 		t.Errorf("conditions (-before +after):\n%s", diff)
 	}
-	// What has ended has ended, whether or not it is still there.
+	// Finished pods still count after their deletion.
 	scene.observed.Launchers = nil
-	scene.settle()
+	scene.storeVerdict()
 	if launcher := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeLauncher]; launcher.Succeeded != 1 || launcher.Active != 0 {
 		t.Errorf("launcher %+v, after its pod was deleted", launcher)
 	}
 }
 
-// Whatever a kubelet or a runtime calls things, the API server takes the status.
+// The API server accepts the status for any reason of a kubelet or container runtime.
 func TestConditionsAreValid(t *testing.T) {
 	for _, reason := range []string{"", "Out of cpu", "größer", "-", "Reason:", strings.Repeat("x", 2000)} {
 		scene := runningScene(t, job.KindTrainJob)
-		scene.worker(1, endedByNode(reason, "", 50), exits(1, reason, "", 50))
+		scene.worker(1, terminatedByNode(reason, "", 50), exits(1, reason, "", 50))
 		scene.launcher(waits("CreateContainerConfigError", strings.Repeat("ü", 40000)))
-		scene.settle()
+		scene.storeVerdict()
 		for _, condition := range scene.trainJob.Status.Conditions {
 			if !validReason.MatchString(condition.Reason) || len(condition.Reason) > 1024 {
 				t.Errorf("%s has reason %.30q for %.30q", condition.Type, condition.Reason, reason)
@@ -267,7 +267,7 @@ func TestConditionsAreValid(t *testing.T) {
 	}
 }
 
-// A message is cut between two characters, however long they are.
+// A message is truncated between two characters of any length.
 func TestTruncated(t *testing.T) {
 	for before := range 4 {
 		message := strings.Repeat("x", before) + strings.Repeat("€", maxMessage/2)
@@ -281,12 +281,12 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestBlocked(t *testing.T) {
-	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
+	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is deleted. Create it again."}
 	scene := newScene(t, job.KindTrainJob, 2)
 	verdict := Blocked(scene.previous(), obstacle)
 	scene.store(&verdict)
 	if verdict.Phase != training.PhasePending || verdict.NextCheck != obstacleRetryPause {
-		t.Errorf("%s, looks again in %s", verdict.Phase, verdict.NextCheck)
+		t.Errorf("%s, next check in %s", verdict.Phase, verdict.NextCheck)
 	}
 	for _, name := range []string{"GangScheduling", "WorkersReady", "LauncherReady", "TrainingComplete"} {
 		if got, want := scene.condition(name), fmt.Sprintf("False %s: %s", obstacle.Reason, obstacle.Message); got != want {
@@ -298,40 +298,40 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// An obstacle is told of as long as there is nothing of the job.
+// An obstacle is reported until all objects of the job exist.
 func TestObstacles(t *testing.T) {
 	obstacle := Condition{Reason: "NoGangScheduler", Message: "This cluster has no Volcano. Install it."}
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 2)
 		scene.observed.Obstacle = &obstacle
-		verdict := scene.settle()
+		verdict := scene.storeVerdict()
 		if verdict.Waiting != obstacle || verdict.Gang != obstacle || verdict.NextCheck != obstacleRetryPause || verdict.Phase != training.PhasePending {
 			t.Errorf("%s: %+v", kind, verdict)
 		}
-		initialized(scene)
-		if verdict = scene.settle(); verdict.Waiting != obstacle || verdict.NextCheck != obstacleRetryPause {
+		withInitializer(scene)
+		if verdict = scene.storeVerdict(); verdict.Waiting != obstacle || verdict.NextCheck != obstacleRetryPause {
 			t.Errorf("%s with an initializer waits for %+v", kind, verdict.Waiting)
 		}
 		scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
-		if verdict = scene.settle(); verdict.Waiting.Reason != "Initializing" {
-			t.Errorf("%s whose initializer is there waits for %+v", kind, verdict.Waiting)
+		if verdict = scene.storeVerdict(); verdict.Waiting.Reason != "Initializing" {
+			t.Errorf("%s with an initializer pod waits for %+v", kind, verdict.Waiting)
 		}
 		scene.job.Initializer = nil
 		scene.observed.Workload.Exists = true
-		if verdict = scene.settle(); verdict.Waiting != obstacle {
+		if verdict = scene.storeVerdict(); verdict.Waiting != obstacle {
 			t.Errorf("%s that has no pods yet waits for %+v", kind, verdict.Waiting)
 		}
 		scene.addPods(runs)
-		if verdict = scene.settle(); verdict.Phase != training.PhaseRunning || verdict.NextCheck != 0 {
-			t.Errorf("%s that runs is %s and looks again in %s", kind, verdict.Phase, verdict.NextCheck)
+		if verdict = scene.storeVerdict(); verdict.Phase != training.PhaseRunning || verdict.NextCheck != 0 {
+			t.Errorf("%s running is %s and next check in %s", kind, verdict.Phase, verdict.NextCheck)
 		}
 		overdue := startedScene(t, kind, runs, deadline(100))
-		overdue.after(200)
+		overdue.setTime(200)
 		overdue.observed.Workload.Exists, overdue.observed.Confirmed, overdue.observed.Obstacle = true, true, &obstacle
 		overdue.observed.Workers = overdue.observed.Workers[:0]
 		overdue.forgetPods()
-		if verdict = overdue.settle(); verdict.Phase != training.PhaseFailed || verdict.NextCheck != 0 || verdict.Waiting == obstacle {
-			t.Errorf("%s whose time is up is %s, looks again in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)
+		if verdict = overdue.storeVerdict(); verdict.Phase != training.PhaseFailed || verdict.NextCheck != 0 || verdict.Waiting == obstacle {
+			t.Errorf("%s past its deadline is %s, next check in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)
 		}
 	}
 }

@@ -137,9 +137,6 @@ type Condition struct {
 	Reason, Message string
 }
 
-// Answer is the former name of Condition.
-type Answer = Condition
-
 // Counts are numbers of pods. Ready pods also count as active.
 type Counts struct{ Active, Ready, Succeeded, Failed int32 }
 
@@ -306,4 +303,6 @@ func (vd *Verdict) setWaiting(condition Condition) {
 	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = condition, condition, condition, condition
 }
 
+// atLeastNow is a duration until a check that is already due or still to come. It is never
+// zero, because a NextCheck of zero means none.
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

@@ -6,7 +6,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// refused is an object that the API server did not take, before there are pods.
+// refused is an object that the API server refuses before any pod exists.
 func refused(refusal Refusal) func(*scene) {
 	return func(scene *scene) {
 		scene.observed.Launchers, scene.observed.Workers = nil, nil
@@ -14,7 +14,7 @@ func refused(refusal Refusal) func(*scene) {
 	}
 }
 
-// refusedUntil is a part of a job that the API server refuses, now and later.
+// refusedUntil is an object that the API server refuses now and at this later second.
 func refusedUntil(second float64, refusal Refusal) func(*scene) {
 	return func(scene *scene) {
 		if len(scene.observed.Workers) > 0 {
@@ -22,120 +22,119 @@ func refusedUntil(second float64, refusal Refusal) func(*scene) {
 		}
 		scene.forgetPods()
 		scene.observed.Refusal = &refusal
-		scene.settle()
-		scene.after(second)
+		scene.storeVerdict()
+		scene.setTime(second)
 		scene.observed.Refusal = &refusal
 	}
 }
 
 const exceeded = `pods "train-worker-0" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=8, limited: pods=8`
 
-// refusedFailures are objects that the API server does not take.
+// refusedFailures are objects that the API server refuses.
 var refusedFailures = []failureRow{
 	{
 		name: "a quota refuses a worker for longer than the job may wait", start: nothing,
 		happen: refusedUntil(present+60, Refusal{Role: training.RoleWorker, Object: "Pod train-worker-1", Message: exceeded, Quota: true, QuotaName: "compute"}),
-		reason: training.FailureResourceQuota, who: "Pod train-worker-1 could not be created", cause: exceeded + ". The quota was exceeded for 1m0s", advice: "kubectl describe quota -n team",
+		reason: training.FailureResourceQuota, subject: "Pod train-worker-1 could not be created", cause: exceeded + ". The quota was exceeded for 1m0s", advice: "kubectl describe quota -n team",
 	},
 	{
 		name: "PodSecurity refuses a worker", start: nothing,
 		happen: refused(Refusal{Role: training.RoleWorker, Object: "Pod train-worker-0", Message: `pods "train-worker-0" is forbidden: violates PodSecurity "restricted:latest"`}),
-		reason: training.FailureWorker, who: "Pod train-worker-0 could not be created", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
+		reason: training.FailureWorker, subject: "Pod train-worker-0 could not be created", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
 	},
 	{
 		name: "PodSecurity refuses the launcher", start: nothing,
 		happen: refused(Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}),
-		reason: training.FailureLauncher, who: "Pod train-launcher-r0", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
+		reason: training.FailureLauncher, subject: "Pod train-launcher-r0", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
 	},
 	{
 		name: "an object is not valid", start: nothing,
 		happen: refused(Refusal{Object: "JobSet train", Message: `JobSet.jobset.x-k8s.io "train" is invalid: spec.network: Invalid value`}),
-		reason: training.FailureLauncher, who: "JobSet train could not be created", cause: "spec.network: Invalid value", advice: "Change the job",
+		reason: training.FailureLauncher, subject: "JobSet train could not be created", cause: "spec.network: Invalid value", advice: "Change the job",
 	},
 	{
 		name: "a name is taken", start: nothing,
 		happen: refused(Refusal{Object: "ConfigMap train-hostfile", Message: "an object with this name exists that does not belong to the job. Delete it, or give the job another name"}),
-		reason: training.FailureLauncher, who: "ConfigMap train-hostfile", cause: "does not belong to the job", advice: "Delete it, or give the job another name",
+		reason: training.FailureLauncher, subject: "ConfigMap train-hostfile", cause: "does not belong to the job", advice: "Delete it, or give the job another name",
 	},
 	{
-		name: "somebody's PodGroup is for another number of pods", start: nothing,
+		name: "another PodGroup has another number of pods", start: nothing,
 		happen: refused(Refusal{Object: "PodGroup train", Message: "PodGroup minMember mismatch: expected 3, got 2"}),
-		reason: training.FailureLauncher, who: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change the job",
+		reason: training.FailureLauncher, subject: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change the job",
 	},
 }
 
 // nothing is a pod that was just created.
 func nothing(*corev1.Pod) {}
 
-// gone removes all pods and says what is known of the JobSet, or of the
-// launcher's Job.
-func gone(workload Workload) func(*scene) {
+// withoutPods removes all pods and sets the workload.
+func withoutPods(workload Workload) func(*scene) {
 	return func(scene *scene) {
 		scene.observed.Launchers, scene.observed.Workers, scene.observed.Workload = nil, nil, workload
 	}
 }
 
-// goneFailures are jobs whose parts vanish.
-var goneFailures = []failureRow{
+// deletionFailures are jobs whose objects are deleted.
+var deletionFailures = []failureRow{
 	{
-		name: "the JobSet is deleted", kinds: onlyTrainJob, happen: gone(Workload{}),
-		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
+		name: "the JobSet is deleted", kinds: onlyTrainJob, happen: withoutPods(Workload{}),
+		reason: training.FailureLauncher, subject: "The JobSet train was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
 	},
 	{
 		name: "the launcher's Job is deleted", kinds: onlyMPIJob,
 		happen: func(scene *scene) { scene.observed.Launchers, scene.observed.Workload = nil, Workload{} },
-		reason: training.FailureLauncher, who: "The Job train-launcher was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
+		reason: training.FailureLauncher, subject: "The Job train-launcher was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
 	},
 	{
-		name: "the JobSet is deleted and its pods end by it", kinds: onlyTrainJob,
+		name: "the JobSet is deleted and its pods exit", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.everyPod(deleted(50), exits(143, "Error", "", 51))
 		},
-		reason: training.FailureLauncher, who: "The JobSet train", cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureLauncher, subject: "The JobSet train", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "the launcher's Job is deleted and its pod ends by it", kinds: onlyMPIJob,
+		name: "the launcher's Job is deleted and its pod exits", kinds: onlyMPIJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.launcher(deleted(50), exits(143, "Error", "", 51))
 		},
-		reason: training.FailureLauncher, who: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureLauncher, subject: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name:   "the launcher's pod is gone",
+		name:   "the launcher's pod is deleted",
 		happen: func(scene *scene) { scene.observed.Launchers = nil },
-		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
+		reason: training.FailureLauncher, subject: "The launcher (pod {launcher})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
-		name:   "a worker's pod is gone",
+		name:   "a worker's pod is deleted",
 		happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
+		reason: training.FailureWorker, subject: "Worker 1 (pod {worker 1})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
-		name: "a worker is gone, and the other one was deleted because of it",
+		name: "a worker is deleted, and the other one was deleted because of it",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.observed.Workers = scene.observed.Workers[:1]
 		},
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureWorker, subject: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "the whole was deleted, and one worker is gone already", kinds: onlyTrainJob,
+		name: "the JobSet was deleted, and one worker with it", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.observed.Workers = scene.observed.Workers[:1]
 		},
-		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
+		reason: training.FailureLauncher, subject: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
 	},
 	{
-		name: "a worker is being deleted, and the other one, deleted because of it, has ended first",
+		name: "a worker is being deleted, and the other one, deleted because of it, exited first",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.worker(1, deleted(50))
 		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureWorker, subject: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
 		name: "two workers were deleted in the same second, one because of the other",
@@ -143,7 +142,7 @@ var goneFailures = []failureRow{
 			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "1002"
 			scene.worker(1, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
 		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureWorker, subject: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 }
 
@@ -155,58 +154,58 @@ func (sc *scene) forgetPods() {
 
 const fromDeadline = "Deadline exceeded: the job ran for longer than activeDeadlineSeconds, 100. When it was stopped, "
 
-// pastDeadline lets a job run into its deadline with pods in a certain state.
+// pastDeadline is a job that exceeds its deadline with pods in this state.
 func pastDeadline(happen func(*scene)) func(*scene) {
-	return later(placed+100, happen)
+	return later(scheduled+100, happen)
 }
 
-// timeFailures are jobs whose time is up.
-var timeFailures = []failureRow{
+// timeoutFailures are jobs that exceed a timeout.
+var timeoutFailures = []failureRow{
 	{
-		name: "no place for all", start: withoutPlace(noGPUs), options: []option{deadline(100)},
-		happen: later(created+300, func(scene *scene) { scene.free = 2; scene.worker(0, onNode(placed)) }),
-		reason: training.FailureGangSchedulingTimeout, who: "The first pod that is not scheduled is worker 1 (pod {worker 1})",
+		name: "not all scheduled", start: unschedulable(noGPUs), options: []option{deadline(100)},
+		happen: later(created+300, func(scene *scene) { scene.freeNodes = 2; scene.worker(0, onNode(scheduled)) }),
+		reason: training.FailureGangSchedulingTimeout, subject: "The first pod that is not scheduled is worker 1 (pod {worker 1})",
 		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods are scheduled; scheduler: " + noGPUs + ".",
 		advice: "Request fewer or smaller workers",
 	},
 	{
-		name: "no place for all, although nodes were coming", start: withoutPlace(noGPUs),
-		happen: later(created+3600, func(scene *scene) { scene.coming = true }),
-		reason: training.FailureGangSchedulingTimeout, who: "worker 0 (pod {worker 0})",
+		name: "not all scheduled in spite of a scale-up", start: unschedulable(noGPUs),
+		happen: later(created+3600, func(scene *scene) { scene.scalesUp = true }),
+		reason: training.FailureGangSchedulingTimeout, subject: "worker 0 (pod {worker 0})",
 		cause: "Requested 3 pods, only 0 nodes available with sufficient resources. After 1h0m0s", advice: "retry when other jobs have finished",
 	},
 	{
 		name: "workers were not ready", start: starts, options: []option{deadline(100)},
 		happen: pastDeadline(func(scene *scene) { scene.worker(0, runs) }),
-		reason: training.FailureWorker, who: secondWorker, cause: fromDeadline + "not all workers were ready: 1 of 2 workers are ready", advice: "Raise activeDeadlineSeconds",
+		reason: training.FailureWorker, subject: secondWorker, cause: fromDeadline + "not all workers were ready: 1 of 2 workers are ready", advice: "Raise activeDeadlineSeconds",
 	},
 	{
-		name: "a worker still got its image", start: places, options: []option{deadline(100)},
-		happen: pastDeadline(happensTo(waits("ImagePullBackOff", pullFailure))),
-		reason: training.FailureWorker, who: secondWorker, cause: pullFailure, advice: "Raise activeDeadlineSeconds",
+		name: "a worker still got its image", start: pullsImage, options: []option{deadline(100)},
+		happen: pastDeadline(onWorker(waits("ImagePullBackOff", pullFailure))),
+		reason: training.FailureWorker, subject: secondWorker, cause: pullFailure, advice: "Raise activeDeadlineSeconds",
 	},
 	{
 		name: "a worker had no pod", options: []option{deadline(100)},
 		happen: pastDeadline(func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1]; scene.forgetPods() }),
-		reason: training.FailureWorker, who: "Worker 1 has no pod", cause: "not all workers were ready", advice: "Raise activeDeadlineSeconds",
+		reason: training.FailureWorker, subject: "Worker 1 has no pod", cause: "not all workers were ready", advice: "Raise activeDeadlineSeconds",
 	},
 	{
 		name: "the launcher had not reached them", options: []option{deadline(100)},
-		happen: pastDeadline(launcherEnds(starts)),
-		reason: training.FailureSSHConnection, who: theLauncher,
+		happen: pastDeadline(onLauncher(starts)),
+		reason: training.FailureSSHConnection, subject: theLauncher,
 		cause: fromDeadline + "all workers were ready, but the launcher had not reached all of them", advice: "Raise activeDeadlineSeconds",
 	},
 	{
 		name: "the command still ran", options: []option{deadline(100)}, happen: pastDeadline(func(*scene) {}),
-		reason: training.FailureTraining, who: "kubectl logs {launcher} -n team",
+		reason: training.FailureTraining, subject: "kubectl logs {launcher} -n team",
 		cause: fromDeadline + "the launcher had reached all 2 workers and its command was still running", advice: "MPI hangs: the last lines of its log say where",
 	},
 }
 
-// fetching is a job that has no pods but its initializer's.
-func fetching(options ...podOption) func(*scene) {
+// initializingJob is a job with only the initializer's pod.
+func initializingJob(options ...podOption) func(*scene) {
 	return func(scene *scene) {
-		gone(Workload{})(scene)
+		withoutPods(Workload{})(scene)
 		scene.forgetPods()
 		if len(options) > 0 {
 			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, options...)}
@@ -216,55 +215,55 @@ func fetching(options ...podOption) func(*scene) {
 
 const theInitializer = "The initializer (pod {initializer} on node node-launcher)"
 
-// initializerFailures are jobs that do not get what they start from.
+// initializerFailures are jobs whose initializer fails.
 var initializerFailures = []failureRow{
 	{
-		name: "nothing at the address", options: []option{initialized},
-		happen: fetching(runs, exits(1, "Error", "s3://data/set: no such bucket; correct storageUri", 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "failed: s3://data/set: no such bucket", advice: "correct storageUri",
+		name: "nothing at the address", options: []option{withInitializer},
+		happen: initializingJob(runs, exits(1, "Error", "s3://data/set: no such bucket; correct storageUri", 50)),
+		reason: training.FailureTraining, subject: theInitializer, cause: "failed: s3://data/set: no such bucket", advice: "correct storageUri",
 	},
 	{
-		name: "ended without words", options: []option{initialized}, happen: fetching(runs, exits(2, "Error", "", 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "exited with code 2", advice: "kubectl logs {initializer} -c dataset -n team",
+		name: "failed without a message", options: []option{withInitializer}, happen: initializingJob(runs, exits(2, "Error", "", 50)),
+		reason: training.FailureTraining, subject: theInitializer, cause: "exited with code 2", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
-		name: "killed for its memory", options: []option{initialized}, happen: fetching(runs, outOfMemory(50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "exceeded its memory limit", advice: "kubectl logs {initializer} -c dataset -n team",
+		name: "killed for its memory", options: []option{withInitializer}, happen: initializingJob(runs, outOfMemory(50)),
+		reason: training.FailureTraining, subject: theInitializer, cause: "exceeded its memory limit", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
-		name: "its image is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("ImagePullBackOff", pullFailure))),
-		reason: training.FailureTraining, who: theInitializer, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
+		name: "its image is missing", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("ImagePullBackOff", pullFailure))),
+		reason: training.FailureTraining, subject: theInitializer, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
-		name: "its Secret is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("CreateContainerConfigError", `secret "s3" not found`))),
-		reason: training.FailureTraining, who: theInitializer, cause: `secret "s3" not found`, advice: "Create the Secret or ConfigMap",
+		name: "its Secret is missing", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("CreateContainerConfigError", `secret "s3" not found`))),
+		reason: training.FailureTraining, subject: theInitializer, cause: `secret "s3" not found`, advice: "Create the Secret or ConfigMap",
 	},
 	{
-		name: "it crashes more often than the kubelet may restart it", options: []option{initialized}, happen: fetching(runs, crashes(1, 3, 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "exited with code 1, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {initializer} -c dataset -n team",
+		name: "it crashes more often than the kubelet may restart it", options: []option{withInitializer}, happen: initializingJob(runs, crashes(1, 3, 50)),
+		reason: training.FailureTraining, subject: theInitializer, cause: "exited with code 1, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {initializer} -c dataset -n team",
 	},
 	{
-		name: "it is evicted", options: []option{initialized}, happen: fetching(runs, endedByNode("Evicted", "The node was low on resource: memory.", 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "was evicted from its node", advice: "requests as high as its limits",
+		name: "it is evicted", options: []option{withInitializer}, happen: initializingJob(runs, terminatedByNode("Evicted", "The node was low on resource: memory.", 50)),
+		reason: training.FailureTraining, subject: theInitializer, cause: "was evicted from its node", advice: "requests as high as its limits",
 	},
 	{
-		name: "no such name of its image", options: []option{initialized}, happen: fetching(places, waits("InvalidImageName", `couldn't parse image name "A:B:C"`)),
-		reason: training.FailureTraining, who: theInitializer, cause: `couldn't parse image name "A:B:C"`, advice: "Correct the image's name",
+		name: "no such name of its image", options: []option{withInitializer}, happen: initializingJob(pullsImage, waits("InvalidImageName", `couldn't parse image name "A:B:C"`)),
+		reason: training.FailureTraining, subject: theInitializer, cause: `couldn't parse image name "A:B:C"`, advice: "Correct the image's name",
 	},
 	{
-		name: "a quota refuses it for longer than the job may wait", options: []option{initialized},
+		name: "a quota refuses it for longer than the job may wait", options: []option{withInitializer},
 		happen: func(scene *scene) {
-			fetching()(scene)
+			initializingJob()(scene)
 			refusedUntil(present+60, Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"})(scene)
 		},
-		reason: training.FailureResourceQuota, who: "Pod train-initializer-r0 could not be created", cause: "exceeded quota: compute", advice: "kubectl describe quota -n team",
+		reason: training.FailureResourceQuota, subject: "Pod train-initializer-r0 could not be created", cause: "exceeded quota: compute", advice: "kubectl describe quota -n team",
 	},
 	{
-		name: "PodSecurity refuses it", options: []option{initialized},
+		name: "PodSecurity refuses it", options: []option{withInitializer},
 		happen: func(scene *scene) {
-			fetching()(scene)
+			initializingJob()(scene)
 			scene.observed.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
 		},
-		reason: training.FailureLauncher, who: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change the job",
+		reason: training.FailureLauncher, subject: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change the job",
 	},
 }

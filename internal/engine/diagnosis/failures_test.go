@@ -12,31 +12,31 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// failureRow is one way in which a job fails. Its message must name who failed,
-// say the cause, and give a piece of advice.
+// failureRow is one way in which a job fails. Its message must name the failed object,
+// the cause and what to do.
 type failureRow struct {
 	name string
-	// kinds that can fail like this; none are both.
+	// kinds that can fail like this; empty is both.
 	kinds   []job.Kind
 	options []option
-	// start is how all pods are before it happens; runs unless told.
+	// start is the state of all pods before the failure; default: runs.
 	start  podOption
 	happen func(*scene)
 
 	reason training.FailureReason
-	// who, cause and advice are in the message, with the names of pods in place.
-	who, cause, advice string
+	// subject, cause and advice are in the message, with the names of pods expanded.
+	subject, cause, advice string
 }
 
-// failureTables are all rows, by what fails.
+// failureTables are all rows, grouped by what fails.
 var failureTables = map[string][]failureRow{
 	"worker":      workerFailures,
 	"waiting":     waitingFailures,
 	"report":      reportedFailures,
 	"launcher":    launcherFailures,
 	"refused":     refusedFailures,
-	"gone":        goneFailures,
-	"time":        timeFailures,
+	"deletion":    deletionFailures,
+	"time":        timeoutFailures,
 	"initializer": initializerFailures,
 }
 
@@ -64,11 +64,11 @@ func eachFailure(t *testing.T, check func(t *testing.T, row failureRow, scene *s
 
 func TestFailures(t *testing.T) {
 	eachFailure(t, func(t *testing.T, row failureRow, scene *scene) {
-		verdict := scene.settle()
+		verdict := scene.storeVerdict()
 		if verdict.Phase != training.PhaseFailed || verdict.FailureReason != row.reason || verdict.Stage != plan.Finished {
 			t.Fatalf("the job is %s with %q, stage %s: %s\nwant %s", verdict.Phase, verdict.FailureReason, verdict.Stage, verdict.FailureMessage, row.reason)
 		}
-		for what, words := range map[string]string{"who": row.who, "cause": row.cause, "advice": row.advice} {
+		for what, words := range map[string]string{"who": row.subject, "cause": row.cause, "advice": row.advice} {
 			if words == "" {
 				t.Errorf("the row has no %s to look for", what)
 			}
@@ -76,22 +76,22 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%s, %q, is not in the message: %s", what, words, verdict.FailureMessage)
 			}
 		}
-		wantProse(t, verdict.FailureMessage)
+		checkSentences(t, verdict.FailureMessage)
 		if verdict.CompletionTime == nil || verdict.CompletionTime.After(scene.observed.Now) || verdict.CompletionTime.Before(new(stamp(created))) {
-			t.Errorf("completed at %v, looked at %v", verdict.CompletionTime, scene.observed.Now)
+			t.Errorf("completed at %v, observed at %v", verdict.CompletionTime, scene.observed.Now)
 		}
 		want := fmt.Sprintf("True %s: %s", row.reason, verdict.FailureMessage)
 		if said := scene.condition("Failed"); said != want {
-			t.Errorf("the condition Failed says %q\nwant %q", said, want)
+			t.Errorf("the condition Failed is %q\nwant %q", said, want)
 		}
 	})
 }
 
-// misprints are what a sentence has that was put together wrongly.
+// misprints match errors in composed sentences.
 var misprints = regexp.MustCompile(`\.\.|%!|  | \.|: \.|::|<nil>|\(pod \)|-n \.|-c  |describe node \.`)
 
-// wantProse: messages are whole sentences.
-func wantProse(t *testing.T, message string) {
+// checkSentences checks that a message consists of whole sentences.
+func checkSentences(t *testing.T, message string) {
 	t.Helper()
 	if found := misprints.FindString(message); found != "" {
 		t.Errorf("%q in %s", found, message)
@@ -124,13 +124,13 @@ func TestEveryReasonHasRow(t *testing.T) {
 	}
 }
 
-// A failure is told once: whatever is seen later, it stays as it was.
+// A failure stays the same, whatever is observed later.
 func TestFailuresAreFinal(t *testing.T) {
 	eachFailure(t, func(t *testing.T, _ failureRow, scene *scene) {
-		first := scene.settle()
+		first := scene.storeVerdict()
 		for name, later := range map[string]func(){
 			"nothing has changed": func() {},
-			"all pods are gone": func() {
+			"all pods are deleted": func() {
 				scene.observed.Launchers, scene.observed.Workers, scene.observed.Workload = nil, nil, Workload{}
 			},
 			"all pods run as if new":     func() { scene.addPods(runs) },
@@ -138,8 +138,8 @@ func TestFailuresAreFinal(t *testing.T) {
 			"the user suspends it":       func() { scene.job.Suspended = true },
 		} {
 			later()
-			scene.after(present + 4000)
-			again := scene.settle()
+			scene.setTime(present + 4000)
+			again := scene.storeVerdict()
 			if again.Phase != first.Phase || again.FailureReason != first.FailureReason || again.FailureMessage != first.FailureMessage ||
 				again.CompletionTime.Unix() != first.CompletionTime.Unix() || again.Duration != first.Duration {
 				t.Errorf("%s: it became %s, %s %s: %s", name, again.CompletionTime, again.Phase, again.FailureReason, again.FailureMessage)
@@ -148,7 +148,7 @@ func TestFailuresAreFinal(t *testing.T) {
 	})
 }
 
-// The cause is Kubernetes' own word, for programs that must not read the message.
+// The cause is Kubernetes' own reason, for programs that must not parse the message.
 func TestFailureCause(t *testing.T) {
 	tests := map[string]struct {
 		start   podOption
@@ -156,9 +156,9 @@ func TestFailureCause(t *testing.T) {
 		want    string
 		isImage bool
 	}{
-		"an image that cannot be pulled": {start: places, happen: later(impatient, happensTo(waits("ImagePullBackOff", pullFailure))), want: "ImagePullBackOff", isImage: true},
-		"the name of an image":           {start: places, happen: happensTo(waits("InvalidImageName", "no name")), want: "InvalidImageName", isImage: true},
-		"out of memory":                  {start: runs, happen: happensTo(exits(137, "OOMKilled", "", present)), want: "OOMKilled"},
+		"an image that cannot be pulled": {start: pullsImage, happen: later(impatient, onWorker(waits("ImagePullBackOff", pullFailure))), want: "ImagePullBackOff", isImage: true},
+		"the name of an image":           {start: pullsImage, happen: onWorker(waits("InvalidImageName", "no name")), want: "InvalidImageName", isImage: true},
+		"out of memory":                  {start: runs, happen: onWorker(exits(137, "OOMKilled", "", present)), want: "OOMKilled"},
 		"the launcher's command":         {start: runs, happen: func(scene *scene) { scene.launcher(exits(3, "Error", "", present)) }, want: "Error"},
 	}
 	for name, tc := range tests {
@@ -166,7 +166,7 @@ func TestFailureCause(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", name, kind), func(t *testing.T) {
 				scene := startedScene(t, kind, tc.start)
 				tc.happen(scene)
-				verdict := scene.settle()
+				verdict := scene.storeVerdict()
 				if verdict.Phase != training.PhaseFailed || verdict.FailureCause != tc.want || IsImageCause(verdict.FailureCause) != tc.isImage {
 					t.Errorf("%s by %q (an image: %t), want %q: %s", verdict.Phase, verdict.FailureCause, IsImageCause(verdict.FailureCause), tc.want, verdict.FailureMessage)
 				}

@@ -20,10 +20,10 @@ type seenPods struct {
 	QuotaWait, OlderWaits            bool
 }
 
-// FuzzOf feeds the diagnosis with pods that anybody might have written. Whatever
-// comes, it does not panic, says the same twice, and leaves its input alone.
+// FuzzOf runs the diagnosis with arbitrary pods. It must not panic, must be
+// deterministic, and must not change its input.
 func FuzzOf(f *testing.F) {
-	for _, row := range slices.Concat(workerFailures, waitingFailures, reportedFailures, launcherFailures, goneFailures) {
+	for _, row := range slices.Concat(workerFailures, waitingFailures, reportedFailures, launcherFailures, deletionFailures) {
 		for _, kind := range kinds {
 			start := row.start
 			if start == nil {
@@ -48,9 +48,9 @@ func FuzzOf(f *testing.F) {
 		}
 		isNil := func(pod *corev1.Pod) bool { return pod == nil }
 		for _, kind := range kinds {
-			for _, options := range [][]option{{backoffLimit(int32(pods.Limit))}, {initialized, deadline(10), timeToLive(5)}} {
+			for _, options := range [][]option{{backoffLimit(int32(pods.Limit))}, {withInitializer, deadline(10), ttl(5)}} {
 				scene := newScene(t, kind, 3, options...)
-				scene.settle()
+				scene.storeVerdict()
 				for _, progress := range []*training.Progress{&scene.trainJob.Status.Progress, &scene.mpiJob.Status.Progress} {
 					if pods.Restarts > 0 {
 						progress.Restart = &training.Restart{Count: int32(pods.Restarts), Reason: training.FailureWorker, DueTime: stamp(30)}
@@ -66,7 +66,7 @@ func FuzzOf(f *testing.F) {
 					Initializers: slices.DeleteFunc(slices.Clone(pods.Initializers), isNil),
 				}
 				before := copyOf(scene.observed)
-				atRest(t, scene)
+				checkUnchanged(t, scene)
 				if diff := cmp.Diff(before.Launchers, scene.observed.Launchers) + cmp.Diff(before.Workers, scene.observed.Workers); diff != "" {
 					t.Errorf("the pods were changed (-before +after):\n%s", diff)
 				}

@@ -164,11 +164,11 @@ func (v *view) reported(report *protocol.Report, at time.Time) (training.Failure
 	if named {
 		subject = fmt.Sprintf("rank %d on %s", *report.Rank, subject)
 	}
-	event := ": " + orElse(withoutPeriod(report.Message), "the run failed")
+	description := ": " + orElse(withoutPeriod(report.Message), "the run failed")
 	if named && report.RankExitCode != nil && report.Error != "" {
-		event = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, withoutPeriod(mpi.SafeLine(report.Error)))
+		description = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, withoutPeriod(mpi.SafeLine(report.Error)))
 	}
-	return reason, fmt.Sprintf("%s%s. %s", capitalized(subject), event, advice), failedProcess(report)
+	return reason, fmt.Sprintf("%s%s. %s", capitalized(subject), description, advice), failedProcess(report)
 }
 
 // failedProcess is the failed process that a report describes. A program can forge a

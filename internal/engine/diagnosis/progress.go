@@ -144,7 +144,7 @@ func (v *view) workersReadyCondition() Condition {
 			break
 		}
 		if !isReady(pod) {
-			condition.Message += fmt.Sprintf(". %s is not", capitalized(v.podTitle(pod)))
+			condition.Message += fmt.Sprintf(". %s is not ready", capitalized(v.podTitle(pod)))
 			break
 		}
 	}

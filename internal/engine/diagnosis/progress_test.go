@@ -18,16 +18,16 @@ func TestPhases(t *testing.T) {
 		ready  string
 	}{
 		"no pods":                         {func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, training.PhasePending, "0/2"},
-		"pods without a place":            {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
-		"pods whose images are pulled":    {func(scene *scene) { scene.addPods(places) }, training.PhasePending, "0/2"},
+		"unscheduled pods":                {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
+		"pods whose images are pulled":    {func(scene *scene) { scene.addPods(pullsImage) }, training.PhasePending, "0/2"},
 		"all run and none is ready":       {func(scene *scene) { scene.addPods(starts) }, training.PhaseRunning, "0/2"},
 		"all run and one worker is ready": {func(scene *scene) { scene.addPods(starts); scene.worker(1, runs) }, training.PhaseRunning, "1/2"},
 		"all run and are ready":           {func(*scene) {}, training.PhaseRunning, "2/2"},
-		"the launcher does not run":       {launcherEnds(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), training.PhasePending, "2/2"},
+		"the launcher does not run":       {onLauncher(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), training.PhasePending, "2/2"},
 		"the launcher has no pod":         {func(scene *scene) { scene.observed.Launchers = nil }, training.PhasePending, "2/2"},
-		"a worker does not run":           {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
-		"a worker has ended well":         {happensTo(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
-		"the launcher has ended well":     {launcherEnds(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
+		"a worker does not run":           {onWorker(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
+		"a worker has succeeded":          {onWorker(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
+		"the launcher has succeeded":      {onLauncher(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
 		"a pod that is no worker's":       {func(scene *scene) { scene.worker(1, withHost("other-worker-0-7")) }, training.PhasePending, "1/2"},
 		"a pod without a number":          {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "x"))) }, training.PhasePending, "1/2"},
 		"a pod with a huge number":        {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "99999999999"))) }, training.PhasePending, "1/2"},
@@ -38,7 +38,7 @@ func TestPhases(t *testing.T) {
 				scene := newScene(t, kind, 2)
 				scene.addPods(runs)
 				tc.happen(scene)
-				verdict := scene.look()
+				verdict := scene.verdict()
 				if verdict.Phase != tc.phase || verdict.ReadyWorkers != tc.ready {
 					t.Errorf("%s with %s workers, want %s with %s: %s", verdict.Phase, verdict.ReadyWorkers, tc.phase, tc.ready, verdict.FailureMessage)
 				}
@@ -47,7 +47,7 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// hostOf is the host name of a worker, whatever its number.
+// hostOf is the host name of a worker with this text as its index.
 func hostOf(scene *scene, number string) string {
 	return scene.job.Name + scene.job.Kind.Traits().WorkerHostInfix + number
 }
@@ -57,12 +57,12 @@ func TestNoWorkers(t *testing.T) {
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 0)
 		scene.addPods(runs)
-		verdict := scene.settle()
+		verdict := scene.storeVerdict()
 		if verdict.Phase != training.PhaseRunning || verdict.ReadyWorkers != "0/0" || !verdict.Gang.Yes || !verdict.WorkersReady.Yes || !verdict.LauncherReady.Yes {
 			t.Errorf("%s: %+v", kind, verdict)
 		}
 		scene.launcher(exits(0, "Completed", "", 50))
-		if verdict = scene.settle(); verdict.Phase != training.PhaseSucceeded {
+		if verdict = scene.storeVerdict(); verdict.Phase != training.PhaseSucceeded {
 			t.Errorf("%s: %s", kind, verdict.Phase)
 		}
 	}
@@ -74,11 +74,11 @@ func TestPodStatuses(t *testing.T) {
 			scene := newScene(t, kind, 4)
 			scene.addPods(runs)
 			scene.worker(1, waits("ImagePullBackOff", pullFailure), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
-			scene.observed.Workers[2] = scene.newPod(training.RoleWorker, 2, withoutPlace(noGPUs))
+			scene.observed.Workers[2] = scene.newPod(training.RoleWorker, 2, unschedulable(noGPUs))
 			scene.observed.Workers = scene.observed.Workers[:3]
 			// The cache has no order.
 			scene.observed.Workers[0], scene.observed.Workers[2] = scene.observed.Workers[2], scene.observed.Workers[0]
-			verdict := scene.look()
+			verdict := scene.verdict()
 			want := []training.WorkerPodStatus{
 				{Index: 0, PodStatus: training.PodStatus{Name: scene.expand("{worker 0}"), Node: "node-0", Phase: "Running"}},
 				{Index: 1, PodStatus: training.PodStatus{Name: scene.expand("{worker 1}"), Node: "node-1", Phase: "Pending", Reason: "ImagePullBackOff", Message: scene.expand(
@@ -97,13 +97,13 @@ func TestPodStatuses(t *testing.T) {
 	}
 }
 
-// What the launcher came to is told before its pod's own phase says so.
+// The launcher's phase in the status is final before that of its pod.
 func TestFinalLauncherPhase(t *testing.T) {
 	for _, kind := range kinds {
 		for code, want := range map[int32]corev1.PodPhase{0: corev1.PodSucceeded, 1: corev1.PodFailed} {
 			scene := runningScene(t, kind)
 			scene.launcher(exitsFirst(code, "", "", 50))
-			if verdict := scene.look(); verdict.LauncherPodStatus.Phase != string(want) {
+			if verdict := scene.verdict(); verdict.LauncherPodStatus.Phase != string(want) {
 				t.Errorf("%s: after exit code %d the launcher is %s", kind, code, verdict.LauncherPodStatus.Phase)
 			}
 			if scene.launcher().Status.Phase != corev1.PodRunning {
@@ -113,7 +113,7 @@ func TestFinalLauncherPhase(t *testing.T) {
 	}
 }
 
-// How the gang is told about while it waits.
+// The condition GangScheduling while pods wait to be scheduled.
 func TestGangCondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
@@ -127,20 +127,20 @@ func TestGangCondition(t *testing.T) {
 			func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:2] },
 			Condition{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 are scheduled"},
 		},
-		"pods that nobody has looked at": {
+		"pods without conditions": {
 			func(*scene) {}, Condition{Reason: "Waiting", Message: "0 of 5 pods are scheduled"},
 		},
-		"pods without a place, in the scheduler's words": {
+		"unscheduled pods with a message of the scheduler": {
 			func(scene *scene) {
-				scene.everyPod(withoutPlace(noGPUs))
-				scene.worker(0, onNode(placed))
-				scene.launcher(onNode(placed))
+				scene.everyPod(unschedulable(noGPUs))
+				scene.worker(0, onNode(scheduled))
+				scene.launcher(onNode(scheduled))
 			},
 			Condition{Reason: "Waiting", Message: "2 of 5 pods are scheduled; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
 		},
 		"all": {
-			func(scene *scene) { scene.everyPod(onNode(placed)) },
-			Condition{Yes: true, Reason: "Scheduled", Message: "All 5 pods are scheduled. The scheduler places them one by one."},
+			func(scene *scene) { scene.everyPod(onNode(scheduled)) },
+			Condition{Yes: true, Reason: "Scheduled", Message: "All 5 pods are scheduled. The scheduler schedules them one by one."},
 		},
 	} {
 		for _, kind := range kinds {
@@ -148,7 +148,7 @@ func TestGangCondition(t *testing.T) {
 				scene := newScene(t, kind, 4)
 				scene.addPods(nothing)
 				tc.happen(scene)
-				verdict := scene.settle()
+				verdict := scene.storeVerdict()
 				if verdict.Gang != tc.want {
 					t.Errorf("%+v, want %+v", verdict.Gang, tc.want)
 				}
@@ -175,18 +175,18 @@ func TestReadyConditions(t *testing.T) {
 		},
 		"none is": {
 			func(scene *scene) { scene.addPods(starts) },
-			Condition{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
+			Condition{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not ready"},
 			Condition{Reason: "ReachingWorkers", Message: theLauncher + " is running and waits until it can reach every worker"},
 		},
 		"one has no pod": {
 			func(scene *scene) {
 				scene.observed.Workers = scene.observed.Workers[:1]
-				scene.launcher(places, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+				scene.launcher(pullsImage, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
 			},
 			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
 			Condition{Reason: "Waiting", Message: theLauncher + " is not running yet"},
 		},
-		"one is in trouble": {
+		"one has a problem": {
 			func(scene *scene) {
 				scene.worker(1, waits("ErrImagePull", pullFailure))
 				scene.observed.Launchers = nil
@@ -200,7 +200,7 @@ func TestReadyConditions(t *testing.T) {
 				scene.worker(1, starts)
 				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
 			},
-			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
+			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not ready"},
 			Condition{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct the pod template.`},
 		},
 	} {
@@ -208,7 +208,7 @@ func TestReadyConditions(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2)
 			scene.addPods(runs)
 			tc.happen(scene)
-			verdict := scene.look()
+			verdict := scene.verdict()
 			tc.workers.Message, tc.launcher.Message = scene.expand(tc.workers.Message), scene.expand(tc.launcher.Message)
 			if verdict.WorkersReady != tc.workers {
 				t.Errorf("workers: %+v\nwant %+v", verdict.WorkersReady, tc.workers)
@@ -223,7 +223,8 @@ func TestReadyConditions(t *testing.T) {
 	}
 }
 
-// A pod that is going is active until it is gone: then Kueue gives its place away.
+// A pod that is being deleted is active until it is removed: then Kueue reuses its
+// quota.
 func TestCounts(t *testing.T) {
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 6)
@@ -233,7 +234,7 @@ func TestCounts(t *testing.T) {
 		scene.worker(3, exits(0, "Completed", "", 50), deleted(50))
 		scene.worker(4, outOfMemory(50))
 		scene.worker(5, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown })
-		verdict := scene.look()
+		verdict := scene.verdict()
 		if want := (Counts{Active: 4, Ready: 1, Succeeded: 1, Failed: 1}); verdict.Worker != want {
 			t.Errorf("%s: workers %+v, want %+v", kind, verdict.Worker, want)
 		}

@@ -16,22 +16,21 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// seeds of the jobs that are made at random: the same ones each time. A failure
-// names its own.
+// seeds of the random jobs are the same in every run. A failure names its seed.
 const seeds = 150
 
-// eachChance has every property looked at with many jobs of both kinds, each
-// seen many times over. Jobs are suspended and resumed between.
-func eachChance(t *testing.T, looks int, check func(t *testing.T, scene *scene)) {
+// eachRandomJob checks a property with many random jobs of both kinds and many
+// observations of each. Jobs are suspended and resumed in between.
+func eachRandomJob(t *testing.T, looks int, check func(t *testing.T, scene *scene)) {
 	for _, kind := range kinds {
 		for seed := range uint64(seeds) {
-			chance := newChance(seed, kind)
+			chance := newRandomJob(seed, kind)
 			scene := &scene{t: t, job: chance.job}
 			scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 			for look := range looks {
-				scene.observed = chance.look()
-				scene.free, scene.coming = chance.IntN(3), chance.once(3)
-				scene.job.Suspended = chance.once(10)
+				scene.observed = chance.observe()
+				scene.freeNodes, scene.scalesUp = chance.IntN(3), chance.oneIn(3)
+				scene.job.Suspended = chance.oneIn(10)
 				check(t, scene)
 				if restart := scene.previous().Restart; restart != nil {
 					chance.restart = restart.Count
@@ -44,17 +43,16 @@ func eachChance(t *testing.T, looks int, check func(t *testing.T, scene *scene))
 	}
 }
 
-// No order of observations moves a job out of a terminal phase, or changes what
-// was said of its end.
+// No order of observations moves a job out of a terminal phase, or changes its result.
 func TestTerminalPhaseIsFinal(t *testing.T) {
 	phases, reasons := map[training.Phase]int{}, map[training.FailureReason]int{}
-	eachChance(t, 20, func(t *testing.T, scene *scene) {
+	eachRandomJob(t, 20, func(t *testing.T, scene *scene) {
 		before := scene.previous()
-		verdict := scene.settle()
+		verdict := scene.storeVerdict()
 		after := scene.previous()
 		phases[after.Phase]++
 		reasons[after.FailureReason]++
-		if hasEnded(verdict) != (verdict.Stage == plan.Finished) || hasEnded(verdict) != (after.CompletionTime != nil) {
+		if isFinished(verdict) != (verdict.Stage == plan.Finished) || isFinished(verdict) != (after.CompletionTime != nil) {
 			t.Errorf("%s, stage %s, completed at %v", verdict.Phase, verdict.Stage, after.CompletionTime)
 		}
 		if !before.Finished() {
@@ -74,17 +72,16 @@ func TestTerminalPhaseIsFinal(t *testing.T) {
 			}
 		}
 	})
-	// Else the property would say little.
+	// Without enough variety the property would prove little.
 	t.Logf("phases %v, reasons %v", phases, reasons)
 	if len(phases) != 4 || len(reasons) != 8 {
-		t.Errorf("only phases %v and reasons %v came up", phases, reasons)
+		t.Errorf("only phases %v and reasons %v occurred", phases, reasons)
 	}
 }
 
-// The same input gives the same verdict, in whatever order the cache lists pods,
-// and stays as it was.
+// The same input gives the same verdict in any order of the pods, and is not changed.
 func TestVerdictIsDeterministic(t *testing.T) {
-	eachChance(t, 10, func(t *testing.T, scene *scene) {
+	eachRandomJob(t, 10, func(t *testing.T, scene *scene) {
 		previous := scene.previous()
 		j, before, observed := *scene.job, deepCopy(previous), copyOf(scene.observed)
 		first := Of(scene.job, previous, scene.observed)
@@ -93,11 +90,11 @@ func TestVerdictIsDeterministic(t *testing.T) {
 		wantEqual(t, "the job, before and after", &j, scene.job)
 		wantEqual(t, "the verdict, first and again", first, Of(scene.job, before, observed))
 		wantEqual(t, "the verdict, first and with pods in another order", first, Of(scene.job, before, reversed(observed)))
-		scene.settle()
+		scene.storeVerdict()
 	})
 }
 
-// wantEqual shows a difference only if there is one: that takes its time.
+// wantEqual computes a diff only if the values differ, because that is slow.
 func wantEqual[T any](t *testing.T, what string, one, other T) {
 	t.Helper()
 	if !reflect.DeepEqual(one, other) {
@@ -128,34 +125,33 @@ func reversed(observed Observed) Observed {
 	return observed
 }
 
-// A job at rest costs no write: what was said of the same observation is said
-// again.
+// The same observation gives the same status, so that nothing is written.
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
-	eachChance(t, 10, atRest)
+	eachRandomJob(t, 10, checkUnchanged)
 }
 
-// atRest checks that a second look changes nothing, and that what the first one
-// wrote is fit to be stored.
-func atRest(t *testing.T, scene *scene) {
+// checkUnchanged checks that a second verdict changes nothing, and that the API server
+// accepts the first.
+func checkUnchanged(t *testing.T, scene *scene) {
 	t.Helper()
-	first := scene.settle()
-	// The look at a failure tells of the pods that failed, the next one does not; and pods
-	// are given up only after the status says that the job waits for a quota.
+	first := scene.storeVerdict()
+	// The first verdict on a failure has the statuses of the failed pods, the next does
+	// not. And pods are deleted only after the status shows the wait for a quota.
 	if first.Stage == plan.Restarting || first.QuotaWait != nil {
-		first = scene.settle()
+		first = scene.storeVerdict()
 	}
 	trainJob, mpiJob := *scene.trainJob.DeepCopy(), *scene.mpiJob.DeepCopy()
-	second := scene.settle()
+	second := scene.storeVerdict()
 	if !equality.Semantic.DeepEqual(trainJob, scene.trainJob) || !equality.Semantic.DeepEqual(mpiJob, scene.mpiJob) {
 		t.Errorf("the second look changes the status (-first +second):\n%s%s", cmp.Diff(trainJob.Status, scene.trainJob.Status), cmp.Diff(mpiJob.Status, scene.mpiJob.Status))
 	}
 	if first.Stage != second.Stage || first.NextCheck != second.NextCheck {
-		t.Errorf("stage %s and then %s, looked at in %s and then %s", first.Stage, second.Stage, first.NextCheck, second.NextCheck)
+		t.Errorf("stage %s and then %s, checked in %s and then %s", first.Stage, second.Stage, first.NextCheck, second.NextCheck)
 	}
 	wantStorable(t, scene, first)
 }
 
-// wantStorable checks what the API server checks.
+// wantStorable checks what the API server validates.
 func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 	t.Helper()
 	if verdict.Phase == training.PhaseFailed && (!isFailureReason(string(verdict.FailureReason)) || verdict.FailureMessage == "") {
@@ -165,7 +161,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 		t.Errorf("%s with %q: %s", verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
 	}
 	if verdict.NextCheck < 0 {
-		t.Errorf("looked at in %s", verdict.NextCheck)
+		t.Errorf("checked in %s", verdict.NextCheck)
 	}
 	last := -1
 	for _, entry := range verdict.Timeline {
@@ -192,7 +188,8 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 	}
 }
 
-// wantOneEnd: Kueue reads the first of Succeeded and Failed that is true.
+// wantOneEnd checks that at most one of Succeeded and Failed is true: Kueue reads the
+// first.
 func wantOneEnd(t *testing.T, scene *scene) {
 	t.Helper()
 	states := map[string]bool{}

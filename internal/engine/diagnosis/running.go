@@ -225,8 +225,8 @@ func (v *view) checkGang(verdict *Verdict) {
 	unscheduled := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isScheduled(pod) })
 	isComplete := len(pods) >= int(v.expectedPods())
 	// For a launcher that is created after its workers, the timeout starts with its pod.
-	comesLater := v.launcher == nil && v.workersScheduled() && (v.job.LauncherWaits || v.restart > 0)
-	if timeout <= 0 || len(pods) == 0 || isComplete && unscheduled < 0 || comesLater {
+	isLauncherDueLater := v.launcher == nil && v.workersScheduled() && (v.job.LauncherWaits || v.restart > 0)
+	if timeout <= 0 || len(pods) == 0 || isComplete && unscheduled < 0 || isLauncherDueLater {
 		return
 	}
 	if v.observed.ScaleUp {

@@ -10,22 +10,22 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Success is what the launcher's command says, also of a pod that is being deleted:
-// its finalizer keeps it until that is known.
+// The launcher's exit code decides over success, even if its pod is being deleted: the
+// finalizer keeps the pod until then.
 func TestSuccess(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		want   bool
 	}{
-		"exits with 0":                      {launcherEnds(exits(0, "Completed", "", 50)), true},
-		"exits with 0, the phase follows":   {launcherEnds(exitsFirst(0, "Completed", "", 50)), true},
-		"exits with 0 and is deleted later": {launcherEnds(exits(0, "Completed", "", 50), deleted(51)), true},
-		"deleted, and then exits with 0":    {launcherEnds(deleted(50), exits(0, "Completed", "", 51)), true},
+		"exits with 0":                      {onLauncher(exits(0, "Completed", "", 50)), true},
+		"exits with 0, the phase follows":   {onLauncher(exitsFirst(0, "Completed", "", 50)), true},
+		"exits with 0 and is deleted later": {onLauncher(exits(0, "Completed", "", 50), deleted(51)), true},
+		"deleted, and then exits with 0":    {onLauncher(deleted(50), exits(0, "Completed", "", 51)), true},
 		"runs":                              {func(*scene) {}, false},
-		"deleted, and still runs":           {launcherEnds(deleted(50)), false},
-		"exits with 0, but its pod fails":   {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
-		"its pod is gone":                   {func(scene *scene) { scene.observed.Launchers = nil }, false},
-		"its pod is of an earlier start":    {launcherEnds(exits(0, "Completed", "", 50), ofRestart("1")), false},
+		"deleted, and still runs":           {onLauncher(deleted(50)), false},
+		"exits with 0, but its pod fails":   {onLauncher(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
+		"its pod is deleted":                {func(scene *scene) { scene.observed.Launchers = nil }, false},
+		"its pod is of an earlier start":    {onLauncher(exits(0, "Completed", "", 50), ofRestart("1")), false},
 		"the workload is suspended, it was stopped": {func(scene *scene) {
 			scene.launcher(deleted(50), exits(0, "Completed", "", 51))
 			scene.observed.Workload.Suspended = true
@@ -34,15 +34,15 @@ func TestSuccess(t *testing.T) {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind, backoffLimit(1))
 			tc.happen(scene)
-			if verdict := scene.settle(); (verdict.Phase == training.PhaseSucceeded) != tc.want {
+			if verdict := scene.storeVerdict(); (verdict.Phase == training.PhaseSucceeded) != tc.want {
 				t.Errorf("%s, %s: it is %s: %s", name, kind, verdict.Phase, verdict.FailureMessage)
 			}
 		}
 	}
 }
 
-// A container runtime that was away invents an exit code. What the agent wrote is the
-// truth.
+// After an outage of the container runtime the exit code is made up, and the agent's
+// report decides.
 func TestUnknownExit(t *testing.T) {
 	const well = `{"exitCode":0,"timings":{},"hosts":{"expected":2,"reached":2}}`
 	for name, tc := range map[string]struct {
@@ -52,19 +52,19 @@ func TestUnknownExit(t *testing.T) {
 		failure         training.FailureReason
 		words           string
 	}{
-		"the agent says that it ended well":             {0, "Unknown", well, training.PhaseSucceeded, "", ""},
-		"the node has lost the container":               {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
-		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
-		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
-		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
-		"it succeeded, and restarts are left":           {1, "Unknown", well, training.PhaseSucceeded, "", ""},
-		"it is restarted":                               {1, "Unknown", "", training.PhasePending, "", ""},
-		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exited with code 255"},
+		"the agent reports success":                    {0, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"the node has lost the container":              {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
+		"the agent reports a failure":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
+		"the agent had not spoken":                     {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
+		"the program left something that is no report": {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
+		"it succeeded, and restarts are left":          {1, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"it is restarted":                              {1, "Unknown", "", training.PhasePending, "", ""},
+		"a known exit code":                            {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exited with code 255"},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind, backoffLimit(tc.limit))
 			scene.launcher(exits(255, tc.reason, tc.message, 50))
-			verdict := scene.settle()
+			verdict := scene.storeVerdict()
 			if verdict.Phase != tc.phase || verdict.FailureReason != tc.failure || !strings.Contains(verdict.FailureMessage, tc.words) {
 				t.Errorf("%s, %s: it is %s, %q: %s", name, kind, verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
 			}
@@ -72,35 +72,35 @@ func TestUnknownExit(t *testing.T) {
 	}
 }
 
-// What is missing is looked for again before a job fails for it.
+// A missing pod is confirmed past the cache before the job fails.
 func TestMissingPodsAreConfirmed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind   job.Kind
 		happen func(*scene)
 	}{
 		"a worker":             {job.KindMPIJob, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }},
-		"a worker that goes":   {job.KindMPIJob, happensTo(deleted(50))},
+		"a deleted worker":     {job.KindMPIJob, onWorker(deleted(50))},
 		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.observed.Launchers, scene.observed.Workload = nil, Workload{} }},
-		"the JobSet":           {job.KindTrainJob, gone(Workload{})},
-		"a launcher that went": {job.KindTrainJob, launcherEnds(deleted(50), exits(143, "Error", "", 51))},
+		"the JobSet":           {job.KindTrainJob, withoutPods(Workload{})},
+		"a launcher that went": {job.KindTrainJob, onLauncher(deleted(50), exits(143, "Error", "", 51))},
 		"the launcher":         {job.KindTrainJob, func(scene *scene) { scene.observed.Launchers = nil }},
 		"an MPIJob's launcher": {job.KindMPIJob, func(scene *scene) { scene.observed.Launchers = nil }},
 		"a TrainJob's worker":  {job.KindTrainJob, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }},
 	} {
 		scene := runningScene(t, tc.kind)
 		tc.happen(scene)
-		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || hasEnded(verdict) {
-			t.Errorf("%s: asks for %q and is %s", name, verdict.Ask, verdict.Phase)
+		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || isFinished(verdict) {
+			t.Errorf("%s: needs %q and is %s", name, verdict.Ask, verdict.Phase)
 		}
 		back := runningScene(t, tc.kind)
 		back.observed.Confirmed = true
-		if verdict := back.look(); verdict.Phase != training.PhaseRunning {
-			t.Errorf("%s is there after all, and it is %s", name, verdict.Phase)
+		if verdict := back.verdict(); verdict.Phase != training.PhaseRunning {
+			t.Errorf("%s exists after all, and the job is %s", name, verdict.Phase)
 		}
 	}
 }
 
-// Pods that are not there yet are not missed.
+// Pods that were not created yet are not missing.
 func TestPodsNotCreatedYet(t *testing.T) {
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 3)
@@ -113,8 +113,8 @@ func TestPodsNotCreatedYet(t *testing.T) {
 			func() { scene.addPods(nothing) },
 		} {
 			happen()
-			if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 {
-				t.Errorf("%s: asks for %v and is %s: %s", kind, scene.asked, verdict.Phase, verdict.FailureMessage)
+			if verdict := scene.storeVerdict(); isFinished(verdict) || len(scene.lookups) > 0 {
+				t.Errorf("%s: needs %v and is %s: %s", kind, scene.lookups, verdict.Phase, verdict.FailureMessage)
 			}
 		}
 	}
@@ -126,12 +126,12 @@ func TestWorkersRunning(t *testing.T) {
 		want   bool
 	}{
 		"all run":                     {func(*scene) {}, true},
-		"all run, the launcher waits": {launcherEnds(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), true},
-		"one has ended well":          {happensTo(exits(0, "", "", 50)), true},
-		"one waits":                   {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), false},
-		"one has failed":              {happensTo(outOfMemory(50)), false},
-		"one is not there":            {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }, false},
-		"the launcher is not there":   {func(scene *scene) { scene.observed.Launchers = nil }, false},
+		"all run, the launcher waits": {onLauncher(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), true},
+		"one has succeeded":           {onWorker(exits(0, "", "", 50)), true},
+		"one waits":                   {onWorker(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), false},
+		"one has failed":              {onWorker(outOfMemory(50)), false},
+		"one is missing":              {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }, false},
+		"the launcher is missing":     {func(scene *scene) { scene.observed.Launchers = nil }, false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
@@ -151,17 +151,17 @@ func TestLauncherEnded(t *testing.T) {
 		want   bool
 	}{
 		"all run":                       {func(*scene) {}, false},
-		"the launcher succeeded":        {launcherEnds(exits(0, "", "", 50)), true},
-		"the launcher failed":           {launcherEnds(exits(1, "Error", "", 50)), true},
-		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), true},
-		"its sidecar still runs": {launcherEnds(func(pod *corev1.Pod) {
+		"the launcher succeeded":        {onLauncher(exits(0, "", "", 50)), true},
+		"the launcher failed":           {onLauncher(exits(1, "Error", "", 50)), true},
+		"the launcher is about to fail": {onLauncher(exitsFirst(1, "Error", "", 50)), true},
+		"its sidecar still runs": {onLauncher(func(pod *corev1.Pod) {
 			exitsFirst(1, "Error", "", 50)(pod)
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "sidecar"})
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 		}), false},
-		"a worker failed":                    {happensTo(outOfMemory(50)), false},
-		"there is nothing":                   {func(scene *scene) { scene.observed = Observed{} }, false},
-		"a launcher of another start failed": {launcherEnds(exits(1, "Error", "", 50), ofRestart("1")), false},
+		"a worker failed":                    {onWorker(outOfMemory(50)), false},
+		"no pods":                            {func(scene *scene) { scene.observed = Observed{} }, false},
+		"a launcher of another start failed": {onLauncher(exits(1, "Error", "", 50), ofRestart("1")), false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)

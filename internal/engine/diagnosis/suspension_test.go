@@ -11,17 +11,17 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// wantStage checks what the plan is told, and that the job has not ended.
+// wantStage checks the stage, and that the job has not finished.
 func (sc *scene) wantStage(when string, want plan.Stage) Verdict {
 	sc.t.Helper()
-	verdict := sc.settle()
-	if verdict.Stage != want || hasEnded(verdict) {
+	verdict := sc.storeVerdict()
+	if verdict.Stage != want || isFinished(verdict) {
 		sc.t.Errorf("%s it is %s, stage %s, want %s: %s", when, verdict.Phase, verdict.Stage, want, verdict.FailureMessage)
 	}
 	return verdict
 }
 
-// What a suspended job had must be gone before it gets anything new.
+// A resumed job waits until its old objects are deleted.
 func TestResumeWaitsForOldPods(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestResumeWaitsForOldPods(t *testing.T) {
 			scene.job.Suspended = true
 			scene.wantStage("suspended", plan.Suspended)
 			if !scene.previous().Suspended {
-				t.Error("the status does not say that it is suspended")
+				t.Error("the status does not show the suspension")
 			}
 			scene.everyPod(deleted(present))
 			scene.job.Suspended = false
@@ -38,14 +38,14 @@ func TestResumeWaitsForOldPods(t *testing.T) {
 			}
 			scene.observed.Workload = Workload{}
 			scene.launcher(exits(143, "Error", rankDied, present+1))
-			scene.wantStage("resumed with an old launcher that has ended", plan.Suspended)
+			scene.wantStage("resumed with an old launcher that has finished", plan.Suspended)
 			scene.observed.Launchers = nil
 			scene.wantStage("resumed with old workers", plan.Suspended)
 			scene.observed.Workers = nil
 			if verdict := scene.wantStage("resumed with nothing left", plan.Active); verdict.Suspension.Yes || verdict.LauncherPodStatus != nil {
 				t.Errorf("%+v", verdict)
 			}
-			scene.wantStage("resumed, looked at again", plan.Active)
+			scene.wantStage("resumed, checked again", plan.Active)
 			scene.addPods(runs)
 			if verdict := scene.wantStage("running again", plan.Active); verdict.Phase != training.PhaseRunning {
 				t.Errorf("it is %s", verdict.Phase)
@@ -54,35 +54,34 @@ func TestResumeWaitsForOldPods(t *testing.T) {
 	}
 }
 
-// Pods that vanish between suspension and resume are not missed, even if the
-// operator has not seen them go.
+// Pods that are deleted between suspension and resume are not missing, even if the
+// operator has not observed their deletion.
 func TestResumeIgnoresDeletedPods(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind)
 		scene.job.Suspended = true
-		scene.settle()
-		gone(Workload{})(scene)
+		scene.storeVerdict()
+		withoutPods(Workload{})(scene)
 		scene.job.Suspended = false
 		scene.wantStage(string(kind)+": resumed", plan.Active)
-		if len(scene.asked) > 0 {
-			t.Errorf("%s: it had to ask for %v", kind, scene.asked)
+		if len(scene.lookups) > 0 {
+			t.Errorf("%s: unexpected lookups %v", kind, scene.lookups)
 		}
 	}
 }
 
-// A launcher that ends because the job is suspended has not succeeded, and has
-// not failed.
+// A launcher that exits because of a suspension has neither succeeded nor failed.
 func TestExitBySuspension(t *testing.T) {
 	for name, end := range map[string]podOption{
 		"with 0":     exits(0, "Completed", "", present+1),
 		"with 143":   exits(143, "Error", rankDied, present+1),
-		"by SIGKILL": exits(137, "Error", "", present+graceful),
+		"by SIGKILL": exits(137, "Error", "", present+gracePeriod),
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
 			scene.job.Suspended = true
-			scene.settle()
-			scene.after(present + graceful)
+			scene.storeVerdict()
+			scene.setTime(present + gracePeriod)
 			scene.everyPod(deleted(present), end)
 			scene.wantStage(name+" while it is suspended", plan.Suspended)
 			scene.job.Suspended = false
@@ -91,7 +90,7 @@ func TestExitBySuspension(t *testing.T) {
 	}
 }
 
-// A launcher that was done before it was stopped is done, suspended or not.
+// A launcher that succeeded before the suspension has succeeded.
 func TestSuccessBeforeSuspension(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
 		"by the user": func(scene *scene) { scene.job.Suspended = true },
@@ -102,7 +101,7 @@ func TestSuccessBeforeSuspension(t *testing.T) {
 				scene := runningScene(t, kind)
 				scene.launcher(end)
 				suspend(scene)
-				if verdict := scene.look(); verdict.Phase != training.PhaseSucceeded {
+				if verdict := scene.verdict(); verdict.Phase != training.PhaseSucceeded {
 					t.Errorf("%s, suspended %s: it is %s", kind, name, verdict.Phase)
 				}
 			}
@@ -110,7 +109,7 @@ func TestSuccessBeforeSuspension(t *testing.T) {
 	}
 }
 
-// Kueue holds a TrainJob by its JobSet: suspends it, and lets it go.
+// Kueue suspends and resumes the JobSet of a TrainJob.
 func TestQueuedTrainJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.wantStage("submitted", plan.Active)
@@ -130,8 +129,8 @@ func TestQueuedTrainJob(t *testing.T) {
 	}
 	scene.wantSteps("queued", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 
-	// What was held back is not made anew when it is let go.
-	scene.after(70)
+	// The JobSet is not recreated when Kueue resumes it.
+	scene.setTime(70)
 	scene.observed.Workload.Suspended = false
 	if verdict = scene.wantStage("admitted", plan.Active); verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict.Suspension)
@@ -140,18 +139,18 @@ func TestQueuedTrainJob(t *testing.T) {
 	scene.addPods(runs)
 	scene.wantStage("running", plan.Active)
 
-	// Kueue takes its place away: its pods end by that, and nothing has failed.
-	scene.after(80)
+	// Kueue preempts the job: its pods exit, but the job has not failed.
+	scene.setTime(80)
 	scene.observed.Workload.Suspended = true
 	scene.everyPod(deleted(79), exits(143, "Error", rankDied, 80))
 	if verdict = scene.wantStage("evicted", plan.Held); verdict.StartTime != nil || !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
 	scene.observed.Workload.Suspended = false
-	scene.wantStage("admitted again, and its old pods are not gone", plan.Held)
+	scene.wantStage("admitted again, and its old pods are not deleted yet", plan.Held)
 	scene.observed.Workload.Suspended = true
 	scene.observed.Launchers, scene.observed.Workers = nil, nil
-	scene.wantStage("evicted, and its pods are gone", plan.Held)
+	scene.wantStage("evicted, and its pods are deleted", plan.Held)
 	scene.observed.Workload.Suspended = false
 	scene.wantStage("admitted again", plan.Active)
 	scene.addPods(runs)
@@ -160,8 +159,8 @@ func TestQueuedTrainJob(t *testing.T) {
 	}
 }
 
-// Where the JobSet of a queued job is deleted, its old pods must be gone before another
-// one is created; they have not failed.
+// If the JobSet of a queued job is deleted, another one is created only after the old
+// pods are deleted. They have not failed.
 func TestQueuedJobSetIsDeleted(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob)
 	scene.observed.Workload.Suspended = true
@@ -170,12 +169,12 @@ func TestQueuedJobSetIsDeleted(t *testing.T) {
 	scene.everyPod(deleted(present))
 	scene.wantStage("its JobSet is deleted", plan.Held)
 	scene.observed.Launchers, scene.observed.Workers = nil, nil
-	scene.wantStage("its pods are gone", plan.Active)
-	scene.wantStage("looked at again", plan.Active)
+	scene.wantStage("its pods are deleted", plan.Active)
+	scene.wantStage("checked again", plan.Active)
 }
 
-// Of an MPIJob it is the job itself that Kueue suspends. Where somebody suspends the
-// launcher's Job, the job is held back until it is released, and nothing is recreated.
+// Kueue suspends an MPIJob itself. If a user suspends the launcher's Job, the job waits
+// until it is resumed, and nothing is recreated.
 func TestSuspendedLauncherJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.observed.Workload.Suspended = true
@@ -197,20 +196,20 @@ func TestSuspendedLauncherJob(t *testing.T) {
 	scene.wantStage("resumed with its old Job", plan.Suspended)
 }
 
-// The cache may show pods that end before it shows who ended them.
+// The cache may show that pods exited before it shows the suspension that stopped them.
 func TestDeletionsAreConfirmed(t *testing.T) {
 	for name, happen := range map[string]func(*scene){
-		"a worker":     happensTo(deleted(55), exits(143, "Error", "", 56)),
-		"the launcher": launcherEnds(deleted(55), exits(143, "Error", "", 56)),
+		"a worker":     onWorker(deleted(55), exits(143, "Error", "", 56)),
+		"the launcher": onLauncher(deleted(55), exits(143, "Error", "", 56)),
 		"all":          func(scene *scene) { scene.everyPod(deleted(55), exits(143, "Error", "", 56)) },
 	} {
 		scene := runningScene(t, job.KindTrainJob)
 		happen(scene)
 		verdict := Of(scene.job, scene.previous(), scene.observed)
-		if verdict.Ask != AskConfirmation || hasEnded(verdict) {
-			t.Errorf("%s: asks for %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
+		if verdict.Ask != AskConfirmation || isFinished(verdict) {
+			t.Errorf("%s: needs %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
 		}
-		// That is what the API server knows and the cache did not.
+		// The API server has the suspension, the cache had not.
 		scene.observed.Workload.Suspended, scene.observed.Confirmed = true, true
 		scene.wantStage(name, plan.Held)
 	}
@@ -220,18 +219,18 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 func TestSuspendedWhileQueued(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
-	scene.settle()
+	scene.storeVerdict()
 	scene.job.Suspended = true
 	if verdict := scene.wantStage("suspended", plan.Suspended); verdict.Suspension.Reason != "Suspended" {
 		t.Errorf("%+v", verdict.Suspension)
 	}
 	scene.observed.Workload = Workload{}
-	scene.settle()
+	scene.storeVerdict()
 	scene.job.Suspended = false
 	scene.wantStage("resumed", plan.Active)
 }
 
-// Why a launcher failed is forgotten with the suspension that takes its pods.
+// A suspension resets the launcher's failure.
 func TestSuspensionForgetsLauncher(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
 		"by the user": func(scene *scene) { scene.job.Suspended = true },
@@ -239,13 +238,13 @@ func TestSuspensionForgetsLauncher(t *testing.T) {
 	} {
 		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 		scene.launcher(exits(1, "Error", rankDied, 50))
-		scene.settle()
+		scene.storeVerdict()
 		scene.observed.Launchers, scene.observed.Workers = nil, nil
-		if verdict := scene.settle(); verdict.LauncherPodStatus == nil {
+		if verdict := scene.storeVerdict(); verdict.LauncherPodStatus == nil {
 			t.Errorf("%s: before, nothing is known of the launcher", name)
 		}
 		suspend(scene)
-		if verdict := scene.settle(); verdict.LauncherPodStatus != nil {
+		if verdict := scene.storeVerdict(); verdict.LauncherPodStatus != nil {
 			t.Errorf("%s: of the launcher is known %+v", name, verdict.LauncherPodStatus)
 		}
 	}
@@ -254,7 +253,7 @@ func TestSuspensionForgetsLauncher(t *testing.T) {
 func TestInitializing(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
-			scene := newScene(t, kind, 2, initialized)
+			scene := newScene(t, kind, 2, withInitializer)
 			verdict := scene.wantStage("submitted", plan.Initializing)
 			if want := (Condition{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
 				t.Errorf("%+v", verdict)
@@ -273,36 +272,36 @@ func TestInitializing(t *testing.T) {
 				t.Errorf("%+v", verdict.Waiting)
 			}
 
-			scene.after(70)
+			scene.setTime(70)
 			scene.observed.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 69))
 			scene.wantStage("fetched", plan.Active)
 			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
 			scene.addPods(runs)
 			scene.observed.Initializers = nil
-			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
+			scene.wantStage("running, and the initializer's pod is deleted", plan.Active)
 		})
 	}
 }
 
-// An initializer's pod that failed is replaced, as often as the job may restart.
+// A failed initializer pod is replaced, up to the job's backoff limit.
 func TestInitializerIsRestarted(t *testing.T) {
 	for name, state := range map[string]podOption{
-		"evicted":              endedByNode("Evicted", "low on memory", 50),
-		"preempted":            interrupted("PreemptionByScheduler", "preempting", 50),
+		"evicted":              terminatedByNode("Evicted", "low on memory", 50),
+		"preempted":            disrupted("PreemptionByScheduler", "preempting", 50),
 		"crashed in its pod":   crashes(1, 3, 50),
 		"its pod failed":       exits(1, "Error", "no route to host", 50),
 		"failed, then deleted": together(exits(1, "Error", "", 50), deleted(51)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
-			scene.settle()
+			scene := newScene(t, job.KindTrainJob, 2, withInitializer, backoffLimit(1))
+			scene.storeVerdict()
 			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
 			verdict := scene.wantStage("failed", plan.Restarting)
 			if restart := scene.previous().Restart; restart == nil || restart.Count != 1 || restart.Reason != training.FailureTraining || !restart.DueTime.Time.Equal(at(present+10)) || verdict.NextCheck != 10*time.Second {
-				t.Fatalf("restart %+v, looks again in %s", restart, verdict.NextCheck)
+				t.Fatalf("restart %+v, next check in %s", restart, verdict.NextCheck)
 			}
-			scene.wantStage("looked at again", plan.Restarting)
-			scene.after(present + 10)
+			scene.wantStage("checked again", plan.Restarting)
+			scene.setTime(present + 10)
 			if !isPodFinished(scene.observed.Initializers[0]) {
 				scene.wantStage("due, and the old pod still runs", plan.Restarting)
 				scene.observed.Initializers = nil
@@ -316,22 +315,22 @@ func TestInitializerIsRestarted(t *testing.T) {
 			}
 			last := len(scene.observed.Initializers) - 1
 			scene.observed.Initializers[last] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", present+20))
-			if verdict = scene.settle(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining {
+			if verdict = scene.storeVerdict(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining {
 				t.Errorf("the second pod failed: %s, stage %s", verdict.Phase, verdict.Stage)
 			}
 		})
 	}
 }
 
-// What was fetched is not fetched again by a restart.
+// A restart does not run the initializer again.
 func TestRestartKeepsFetchedData(t *testing.T) {
-	scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
+	scene := newScene(t, job.KindTrainJob, 2, withInitializer, backoffLimit(1))
 	scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
 	scene.addPods(runs)
-	scene.settle()
+	scene.storeVerdict()
 	scene.worker(1, outOfMemory(50))
 	scene.wantStage("failed", plan.Restarting)
-	scene.after(present + 10)
+	scene.setTime(present + 10)
 	scene.observed.Launchers, scene.observed.Workers = nil, nil
 	scene.wantStage("restarted", plan.Active)
 }

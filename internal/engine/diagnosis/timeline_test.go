@@ -50,50 +50,50 @@ func TestTimeline(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2)
 			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 0}
-			scene.after(0.7)
-			scene.settle()
+			scene.setTime(0.7)
+			scene.storeVerdict()
 			scene.wantSteps("submitted", want)
 
-			scene.after(3)
+			scene.setTime(3)
 			scene.addPods(nothing)
-			scene.settle()
+			scene.storeVerdict()
 			scene.wantSteps("with pods", want)
 
-			scene.everyPod(onNode(placed))
-			scene.worker(1, onNode(placed+1))
-			scene.settle()
-			want[training.StepScheduled] = placed + 1
-			scene.wantSteps("with places", want)
-			if start := scene.previous().StartTime; start == nil || !start.Time.Equal(at(placed+1)) {
+			scene.everyPod(onNode(scheduled))
+			scene.worker(1, onNode(scheduled+1))
+			scene.storeVerdict()
+			want[training.StepScheduled] = scheduled + 1
+			scene.wantSteps("scheduled", want)
+			if start := scene.previous().StartTime; start == nil || !start.Time.Equal(at(scheduled+1)) {
 				t.Errorf("it has started at %v", start)
 			}
 
-			scene.after(8)
+			scene.setTime(8)
 			scene.everyPod(runs)
 			scene.worker(0, withCondition("Ready", "True", ready+1, "", ""))
 			scene.launcher(starts)
-			scene.settle()
+			scene.storeVerdict()
 			want[training.StepPodsReady] = ready + 1
 			scene.wantSteps("with workers", want)
 
 			scene.launcher(withCondition("Ready", "True", ready+2, "", ""))
-			scene.settle()
+			scene.storeVerdict()
 			want[training.StepWorkersReached] = ready + 2
 			scene.wantSteps("with a launcher that has reached them", want)
 
-			// What was reached keeps its time, whatever becomes of it.
-			scene.after(40)
+			// A reached step keeps its time.
+			scene.setTime(40)
 			scene.everyPod(onNode(30), withCondition("Ready", "True", 35, "", ""))
-			scene.settle()
+			scene.storeVerdict()
 			scene.everyPod(withCondition("Ready", "False", 36, "", ""))
-			scene.settle()
+			scene.storeVerdict()
 			scene.wantSteps("with pods that are not ready any more", want)
 
-			scene.after(present)
+			scene.setTime(present)
 			report := protocol.Report{Hosts: protocol.Hosts{Expected: 2, Reached: 2}, Timings: protocol.Timings{DNS: 1, Connect: 2, Init: 4, Total: 44}}
 			scene.launcher(exits(0, "Completed", reportText(t, report), 50))
-			verdict := scene.settle()
-			want[training.StepFirstRankUp] = placed + 1 + 1 + 2 + 4
+			verdict := scene.storeVerdict()
+			want[training.StepFirstRankUp] = scheduled + 1 + 1 + 2 + 4
 			want[training.StepFinished] = 50
 			scene.wantSteps("done", want)
 			if verdict.Duration != "47s" || verdict.Report == nil || verdict.Report.Timings != report.Timings {
@@ -103,8 +103,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// A job may be over before anybody has seen its launcher ready; then its report
-// tells when that was.
+// A job may finish before the operator observes its launcher as ready; then the report
+// has the time.
 func TestTimelineOfShortJob(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code   int32
@@ -138,8 +138,8 @@ func TestTimelineOfShortJob(t *testing.T) {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
 				scene := startedScene(t, kind, starts)
 				scene.launcher(exits(tc.code, "", tc.report, 9))
-				scene.settle()
-				want := map[training.TimelineStep]float64{training.StepSubmitted: 0, training.StepAdmitted: created, training.StepScheduled: placed, training.StepFinished: 9}
+				scene.storeVerdict()
+				want := map[training.TimelineStep]float64{training.StepSubmitted: 0, training.StepAdmitted: created, training.StepScheduled: scheduled, training.StepFinished: 9}
 				maps.Copy(want, tc.want)
 				scene.wantSteps("done", want)
 				if condition := scene.condition("LauncherReady"); kind == job.KindTrainJob && strings.HasPrefix(condition, "True") != tc.ready {
@@ -150,8 +150,7 @@ func TestTimelineOfShortJob(t *testing.T) {
 	}
 }
 
-// Kubelets notice late that a pod is ready, and each at its own time: steps are
-// in order all the same.
+// Kubelets report readiness late and at different times; the steps are in order anyway.
 func TestStepsAreInOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
@@ -167,8 +166,8 @@ func TestStepsAreInOrder(t *testing.T) {
 		"the launcher is seen first": {
 			func(scene *scene) {
 				scene.addPods(runs)
-				scene.worker(1, withCondition("Ready", "False", placed, "", ""))
-				scene.settle()
+				scene.worker(1, withCondition("Ready", "False", scheduled, "", ""))
+				scene.storeVerdict()
 				scene.worker(1, withCondition("Ready", "True", ready+3, "", ""))
 			},
 			map[training.TimelineStep]float64{training.StepPodsReady: ready, training.StepWorkersReached: ready},
@@ -184,66 +183,66 @@ func TestStepsAreInOrder(t *testing.T) {
 		for _, kind := range kinds {
 			scene := newScene(t, kind, 2)
 			tc.happen(scene)
-			scene.settle()
-			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: created, training.StepScheduled: placed}
+			scene.storeVerdict()
+			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: created, training.StepScheduled: scheduled}
 			maps.Copy(want, tc.want)
 			scene.wantSteps(name+", "+string(kind), want)
 		}
 	}
 }
 
-// The time from the last pod's place to the end.
+// The duration is the time from the last pod scheduled to completion.
 func TestDuration(t *testing.T) {
 	for name, tc := range map[string]struct {
 		start  podOption
 		happen func(*scene)
 		want   string
 	}{
-		"a run":                             {runs, launcherEnds(exits(0, "", "", 50.4)), "48s"},
-		"a long run":                        {runs, later(4000, launcherEnds(exits(0, "", "", placed+3*60+30))), "3m30s"},
-		"a job that never had its places":   {withoutPlace(noGPUs), later(400, func(*scene) {}), ""},
-		"a pod that failed before the last": {runs, happensTo(exits(1, "", "", created)), "0s"},
+		"a run":                             {runs, onLauncher(exits(0, "", "", 50.4)), "48s"},
+		"a long run":                        {runs, later(4000, onLauncher(exits(0, "", "", scheduled+3*60+30))), "3m30s"},
+		"a job that was never scheduled":    {unschedulable(noGPUs), later(400, func(*scene) {}), ""},
+		"a pod that failed before the last": {runs, onWorker(exits(1, "", "", created)), "0s"},
 	} {
 		for _, kind := range kinds {
 			scene := startedScene(t, kind, tc.start)
 			tc.happen(scene)
-			if verdict := scene.look(); verdict.Duration != tc.want {
+			if verdict := scene.verdict(); verdict.Duration != tc.want {
 				t.Errorf("%s, %s: %q, want %q", name, kind, verdict.Duration, tc.want)
 			}
 		}
 	}
 }
 
-// A suspension takes back everything but that the job was submitted.
+// A suspension removes all steps but Submitted.
 func TestSuspensionResetsTimeline(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, deadline(1000))
 		scene.job.Suspended = true
-		verdict := scene.settle()
+		verdict := scene.storeVerdict()
 		scene.wantSteps("suspended", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 		if verdict.StartTime != nil || verdict.NextCheck != 0 {
-			t.Errorf("%s: it has started at %v and is looked at in %s", kind, verdict.StartTime, verdict.NextCheck)
+			t.Errorf("%s: it has started at %v and is checked in %s", kind, verdict.StartTime, verdict.NextCheck)
 		}
-		gone(Workload{})(scene)
-		scene.settle()
+		withoutPods(Workload{})(scene)
+		scene.storeVerdict()
 		scene.job.Suspended = false
-		scene.after(100)
-		scene.settle()
+		scene.setTime(100)
+		scene.storeVerdict()
 		scene.wantSteps("resumed", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 100})
 		scene.addPods(runs)
 		scene.everyPod(onNode(102), withCondition("Ready", "True", 105, "", ""))
-		scene.after(110)
-		verdict = scene.settle()
+		scene.setTime(110)
+		verdict = scene.storeVerdict()
 		if want := 1000*time.Second - 8*time.Second; !verdict.StartTime.Time.Equal(at(102)) || verdict.NextCheck != want {
-			t.Errorf("%s: it has started anew at %v, and its time is up in %s, want %s", kind, verdict.StartTime, verdict.NextCheck, want)
+			t.Errorf("%s: it has restarted at %v, and is checked in %s, want %s", kind, verdict.StartTime, verdict.NextCheck, want)
 		}
 	}
 }
 
-// A job that was suspended from the beginning was submitted all the same.
+// A job that is created suspended has the step Submitted.
 func TestTimelineOfSuspendedJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.job.Suspended = true
-	scene.settle()
+	scene.storeVerdict()
 	scene.wantSteps("suspended", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 }

@@ -23,10 +23,10 @@ func role(name string, ready, succeeded, failed, suspended, active int32) jobset
 	return jobset.ReplicatedJobStatus{Name: name, Ready: ready, Succeeded: succeeded, Failed: failed, Suspended: suspended, Active: active}
 }
 
-// tell looks at a job and writes both its status and that of its JobSet.
-func tell(scene *scene, set *jobset.JobSet) Verdict {
+// storeJobSet stores the verdict in the status of the job and of its JobSet.
+func storeJobSet(scene *scene, set *jobset.JobSet) Verdict {
 	scene.t.Helper()
-	verdict := scene.settle()
+	verdict := scene.storeVerdict()
 	verdict.JobSetStatus(scene.job, set, metav1.NewTime(scene.observed.Now))
 	*set = stored(scene.t, *set)
 	return verdict
@@ -39,7 +39,7 @@ func jobSetCondition(set *jobset.JobSet, kind jobset.JobSetConditionType) string
 	return ""
 }
 
-// JobSet counts child Jobs, and not pods: each role has one.
+// A JobSet counts child Jobs, not pods: each role has one.
 func TestJobSetCounts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen           func(*scene)
@@ -63,8 +63,8 @@ func TestJobSetCounts(t *testing.T) {
 		"launcher failed":                   {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(1, "Error", "", 50)) }, role("launcher", 0, 0, 1, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher succeeded":                {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher's command succeeded":      {func(scene *scene) { scene.everyPod(runs); scene.launcher(exitsFirst(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
-		"suspended, pods are being ended":   {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
-		"suspended, all pods are gone":      {suspendSet(func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
+		"suspended, pods are being deleted": {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
+		"suspended, all pods are deleted":   {suspendSet(func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
 		"suspended, a pod has failed by it": {suspendSet(func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50), exits(143, "Error", "", 51)) }), role("launcher", 1, 0, 0, 1, 1), role("worker", 0, 0, 1, 1, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestJobSetCounts(t *testing.T) {
 			scene.addPods(nothing)
 			tc.happen(scene)
 			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.observed.Workload.Suspended)}}
-			tell(scene, set)
+			storeJobSet(scene, set)
 			if diff := cmp.Diff([]jobset.ReplicatedJobStatus{tc.launcher, tc.worker}, set.Status.ReplicatedJobsStatus); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -86,19 +86,18 @@ func TestJobSetCounts(t *testing.T) {
 	}
 }
 
-// A JobSet whose pods have only been created has no status: it would be a write that
-// nobody acts on.
+// A JobSet whose pods were only created has no status: no client needs that write.
 func TestJobSetOfWaitingPods(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.addPods(nothing)
 	set := &jobset.JobSet{}
-	if tell(scene, set); set.Status.ReplicatedJobsStatus != nil {
+	if storeJobSet(scene, set); set.Status.ReplicatedJobsStatus != nil {
 		t.Errorf("there is a status: %+v", set.Status)
 	}
-	// What was said once is kept true.
+	// A status that exists is kept up to date.
 	set.Status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)}
 	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)}
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -111,7 +110,7 @@ func suspendSet(happen func(*scene)) func(*scene) {
 	}
 }
 
-// The conditions of a JobSet tell Kueue and kubectl wait how the job ended, in our words.
+// Kueue and kubectl wait read the job's result from the conditions of the JobSet.
 func TestJobSetConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen                       func(*scene)
@@ -119,9 +118,9 @@ func TestJobSetConditions(t *testing.T) {
 		terminal                     string
 	}{
 		"runs":      {happen: func(*scene) {}},
-		"succeeded": {happen: launcherEnds(exits(0, "Completed", "", 50)), completed: "True AllJobsCompleted: The launcher completed successfully", terminal: "Completed"},
+		"succeeded": {happen: onLauncher(exits(0, "Completed", "", 50)), completed: "True AllJobsCompleted: The launcher completed successfully", terminal: "Completed"},
 		"failed": {
-			happen: happensTo(exits(1, "Error", "", 50)), terminal: "Failed",
+			happen: onWorker(exits(1, "Error", "", 50)), terminal: "Failed",
 			failed: "True WorkerFailed: Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team.",
 		},
 		"suspended": {happen: suspendSet(func(*scene) {}), suspended: "True SuspendedJobs: jobset is suspended"},
@@ -130,7 +129,7 @@ func TestJobSetConditions(t *testing.T) {
 			scene := runningScene(t, job.KindTrainJob)
 			tc.happen(scene)
 			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.observed.Workload.Suspended)}}
-			tell(scene, set)
+			storeJobSet(scene, set)
 			for kind, want := range map[jobset.JobSetConditionType]string{jobset.JobSetCompleted: tc.completed, jobset.JobSetFailed: tc.failed, jobset.JobSetSuspended: tc.suspended} {
 				if found := jobSetCondition(set, kind); found != scene.expand(want) {
 					t.Errorf("%s is %q, want %q", kind, found, scene.expand(want))
@@ -143,54 +142,53 @@ func TestJobSetConditions(t *testing.T) {
 	}
 }
 
-// The status of a JobSet over the life of a job: held by a queue, restarted, done, and
-// cleaned up.
+// The status of a JobSet while its job is queued, restarted, finished and cleaned up.
 func TestJobSetStatusByStep(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2, backoffLimit(1))
 	set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(true)}}
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if found := jobSetCondition(set, jobset.JobSetSuspended); !strings.HasPrefix(found, "True ") {
 		t.Errorf("queued: %s", found)
 	}
-	scene.after(70)
+	scene.setTime(70)
 	set.Spec.Suspend, scene.observed.Workload.Suspended = new(false), false
-	tell(scene, set)
+	storeJobSet(scene, set)
 	scene.addPods(runs)
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if found := jobSetCondition(set, jobset.JobSetSuspended); found != "False ResumeJobs: jobset is resumed" {
 		t.Errorf("running: %s", found)
 	}
 	before := set.DeepCopy()
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if !equality.Semantic.DeepEqual(before, set) {
 		t.Errorf("a JobSet at rest is written (-before +after):\n%s", cmp.Diff(before, set))
 	}
 
 	scene.worker(1, outOfMemory(70))
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if set.Status.Restarts != 1 || set.Status.RestartsCountTowardsMax != 1 || set.Status.TerminalState != "" {
 		t.Errorf("restarting: %+v", set.Status)
 	}
-	scene.after(80)
+	scene.setTime(80)
 	scene.nextStart(runs)
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if worker := set.Status.ReplicatedJobsStatus[1]; !equality.Semantic.DeepEqual(worker, role("worker", 1, 0, 0, 0, 1)) {
 		t.Errorf("restarted: %+v", worker)
 	}
 
-	scene.after(100)
+	scene.setTime(100)
 	scene.launcher(exits(0, "Completed", "", 99))
-	tell(scene, set)
+	storeJobSet(scene, set)
 	done := jobSetCondition(set, jobset.JobSetCompleted)
 	scene.observed.Workers = nil
-	tell(scene, set)
+	storeJobSet(scene, set)
 	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 1, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)}
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
 		t.Errorf("workers are deleted (-want +got):\n%s", diff)
 	}
 	scene.observed.Launchers = nil
-	tell(scene, set)
+	storeJobSet(scene, set)
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
 		t.Errorf("the launcher is deleted (-want +got):\n%s", diff)
 	}
@@ -204,9 +202,9 @@ func TestJobSetKeepsFailures(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob)
 	set := &jobset.JobSet{}
 	scene.worker(1, outOfMemory(50))
-	tell(scene, set)
-	gone(Workload{Exists: true})(scene)
-	tell(scene, set)
+	storeJobSet(scene, set)
+	withoutPods(Workload{Exists: true})(scene)
+	storeJobSet(scene, set)
 	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 1, 0, 0)}
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" || set.Status.TerminalState != "Failed" {
 		t.Errorf("%s (-want +got):\n%s", set.Status.TerminalState, diff)
@@ -256,10 +254,10 @@ func batchJobErrors(before, after *batchv1.Job) (errors []string) {
 	return errors
 }
 
-// tellBatch looks at a job and writes both its status and that of its launcher's Job.
-func tellBatch(scene *scene, batch *batchv1.Job) {
+// storeBatchJob stores the verdict in the status of the job and of its launcher's Job.
+func storeBatchJob(scene *scene, batch *batchv1.Job) {
 	scene.t.Helper()
-	verdict := scene.settle()
+	verdict := scene.storeVerdict()
 	before := batch.DeepCopy()
 	verdict.BatchJobStatus(batch, metav1.NewTime(scene.observed.Now))
 	*batch = stored(scene.t, *batch)
@@ -286,12 +284,12 @@ func TestBatchJobStatus(t *testing.T) {
 	}{
 		"no launcher yet":               {happen: func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }},
 		"launcher waits":                {happen: func(*scene) {}, active: 1, started: true},
-		"launcher is ready":             {happen: launcherEnds(runs), active: 1, started: true},
-		"launcher is being deleted":     {happen: launcherEnds(runs, deleted(50)), active: 1, started: true},
-		"launcher succeeded":            {happen: launcherEnds(runs, exits(0, "Completed", "", 50)), started: true, countSucceeded: 1, conditions: succeeded},
-		"command succeeded, pod runs":   {happen: launcherEnds(runs, exitsFirst(0, "Completed", "", 50)), active: 1, started: true},
-		"launcher failed":               {happen: launcherEnds(runs, exits(1, "Error", rankDied, 50)), started: true, countFail: 1, conditions: failed},
-		"command failed, pod runs":      {happen: launcherEnds(runs, exitsFirst(1, "Error", rankDied, 50)), active: 1, started: true},
+		"launcher is ready":             {happen: onLauncher(runs), active: 1, started: true},
+		"launcher is being deleted":     {happen: onLauncher(runs, deleted(50)), active: 1, started: true},
+		"launcher succeeded":            {happen: onLauncher(runs, exits(0, "Completed", "", 50)), started: true, countSucceeded: 1, conditions: succeeded},
+		"command succeeded, pod runs":   {happen: onLauncher(runs, exitsFirst(0, "Completed", "", 50)), active: 1, started: true},
+		"launcher failed":               {happen: onLauncher(runs, exits(1, "Error", rankDied, 50)), started: true, countFail: 1, conditions: failed},
+		"command failed, pod runs":      {happen: onLauncher(runs, exitsFirst(1, "Error", rankDied, 50)), active: 1, started: true},
 		"worker failed, launcher runs":  {happen: func(scene *scene) { scene.everyPod(runs); scene.worker(1, outOfMemory(50)) }, active: 1, started: true},
 		"refused before it had any pod": {happen: func(scene *scene) { refused(Refusal{Object: "Pod x", Message: "no"})(scene); scene.forgetPods() }, started: true, countFail: 1, conditions: []string{"FailureTarget=True LauncherFailed", "Failed=True LauncherFailed"}},
 	} {
@@ -300,7 +298,7 @@ func TestBatchJobStatus(t *testing.T) {
 			scene.addPods(nothing)
 			tc.happen(scene)
 			batch := &batchv1.Job{}
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			status := &batch.Status
 			if status.Active != tc.active || status.Ready != nil || status.Succeeded != tc.countSucceeded || status.Failed != tc.countFail || (status.StartTime != nil) != tc.started {
 				t.Errorf("status %+v", status)
@@ -308,13 +306,13 @@ func TestBatchJobStatus(t *testing.T) {
 			if diff := cmp.Diff(tc.conditions, batchConditions(batch)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 		})
 	}
 }
 
-// Over restarts, the count of failures only grows, and the end comes when no pod is left
-// that runs.
+// Over restarts the count of failures only grows, and the Job finishes only when no pod
+// is active.
 func TestBatchJobStatusByStep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int32
@@ -326,63 +324,63 @@ func TestBatchJobStatusByStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindMPIJob, 2, backoffLimit(2))
 			batch := &batchv1.Job{}
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			scene.addPods(runs)
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			for try := range int32(2) {
 				now := float64(100 * (try + 1))
-				scene.after(now)
+				scene.setTime(now)
 				scene.launcher(exits(1, "Error", rankDied, now))
-				tellBatch(scene, batch)
+				storeBatchJob(scene, batch)
 				if batch.Status.Failed != try+1 || batch.Status.Active != 0 {
 					t.Errorf("failure %d: %+v", try+1, batch.Status)
 				}
-				scene.after(now + 50)
-				// Somebody deletes what is kept for its log.
+				scene.setTime(now + 50)
+				// A user deletes the pod that is kept for its log.
 				scene.observed.Launchers = nil
-				tellBatch(scene, batch)
+				storeBatchJob(scene, batch)
 				scene.nextStart(runs)
-				tellBatch(scene, batch)
+				storeBatchJob(scene, batch)
 				if batch.Status.Failed != try+1 || batch.Status.Active != 1 || len(batch.Status.Conditions) > 0 {
 					t.Errorf("restart %d: %+v", try+1, batch.Status)
 				}
 			}
-			scene.after(400)
+			scene.setTime(400)
 			scene.launcher(exitsFirst(tc.code, "", rankDied, 399))
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			if len(batch.Status.Conditions) > 0 {
 				t.Errorf("its pod still runs, and it is %v", batchConditions(batch))
 			}
 			scene.launcher(exits(tc.code, "", rankDied, 399))
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			if diff := cmp.Diff(tc.want, batchConditions(batch)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			if batch.Status.Failed != 2+tc.code || batch.Status.Succeeded != 1-tc.code {
 				t.Errorf("finished: %+v", batch.Status)
 			}
-			scene.after(500)
-			gone(Workload{Exists: true})(scene)
-			tellBatch(scene, batch)
+			scene.setTime(500)
+			withoutPods(Workload{Exists: true})(scene)
+			storeBatchJob(scene, batch)
 		})
 	}
 }
 
-// Whatever is seen of a job, the API server takes the status of its workload.
+// The API server accepts the status of the workload for any observation.
 func TestWorkloadStatusIsValid(t *testing.T) {
 	var before *job.Job
 	batch, set := &batchv1.Job{}, &jobset.JobSet{}
-	eachChance(t, 10, func(t *testing.T, scene *scene) {
+	eachRandomJob(t, 10, func(t *testing.T, scene *scene) {
 		if scene.job != before {
 			before, batch, set = scene.job, &batchv1.Job{}, &jobset.JobSet{}
 		}
 		scene.t = t
 		if scene.job.Kind == job.KindMPIJob {
-			tellBatch(scene, batch)
+			storeBatchJob(scene, batch)
 			return
 		}
 		terminal := set.Status.TerminalState
-		tell(scene, set)
+		storeJobSet(scene, set)
 		if terminal != "" && set.Status.TerminalState != terminal {
 			t.Errorf("its terminal state was %s and is %s", terminal, set.Status.TerminalState)
 		}

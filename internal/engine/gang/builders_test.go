@@ -9,7 +9,7 @@ import (
 
 type option func(*job.Job)
 
-// mpiJob has a launcher and three workers, of which all must be placed.
+// mpiJob has a launcher and three workers, and all of them must be scheduled.
 func mpiJob(options ...option) *job.Job {
 	j := &job.Job{
 		Kind: job.KindMPIJob, Namespace: "team-a", Name: "resnet",
@@ -27,7 +27,7 @@ func trainJob(options ...option) *job.Job {
 	return mpiJob(append([]option{func(j *job.Job) { j.Kind, j.Name = job.KindTrainJob, "bert" }}, options...)...)
 }
 
-// template has limits only, which are then its requests, too.
+// template has limits only, which are then its requests too.
 func template(name, cpu, memory string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name:      name,
@@ -35,7 +35,7 @@ func template(name, cpu, memory string) corev1.PodTemplateSpec {
 	}}}}
 }
 
-// list is made of names and quantities in turn.
+// list is a list of resources, from alternating names and quantities.
 func list(pairs ...string) corev1.ResourceList {
 	j := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -44,7 +44,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return j
 }
 
-func asksFor(scheduler job.Scheduler) option {
+func withScheduler(scheduler job.Scheduler) option {
 	return func(j *job.Job) { j.Gang.Scheduler = scheduler }
 }
 
@@ -66,7 +66,7 @@ func minResourcesOf(pairs ...string) option {
 	return func(j *job.Job) { j.Gang.MinResources = list(pairs...) }
 }
 
-// scheduledBy is what the templates of launcher and workers name.
+// scheduledBy sets the schedulerName of launcher and workers.
 func scheduledBy(launcher, worker string) option {
 	return func(j *job.Job) {
 		j.Launcher.Template.Spec.SchedulerName = launcher
@@ -74,11 +74,11 @@ func scheduledBy(launcher, worker string) option {
 	}
 }
 
-// alone is a job of a launcher that does the work itself.
+// alone is a job that runs on its launcher alone.
 func alone(j *job.Job) { j.Worker.Replicas, j.Gang.MinMember = 0, 1 }
 
-// decorated has templates with labels and annotations of the user's, one of
-// which names a group.
+// decorated has templates with labels and annotations of the user, one of which names a
+// group.
 func decorated(j *job.Job) {
 	for _, role := range []*job.Role{&j.Launcher, &j.Worker} {
 		role.Template.Labels = map[string]string{"team": "a"}

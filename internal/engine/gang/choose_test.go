@@ -21,25 +21,25 @@ func TestChoose(t *testing.T) {
 	}{
 		"one pod needs none": {job: mpiJob(alone), has: everything, want: none{},
 			words: "No gang scheduling: the job has one pod"},
-		"one pod needs none, whatever the runtime says": {job: trainJob(alone, asksFor(job.Volcano)), want: none{},
+		"one pod, in spite of the runtime": {job: trainJob(alone, withScheduler(job.Volcano)), want: none{},
 			words: "No gang scheduling: the job has one pod"},
 
-		"the runtime asks for coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
+		"the runtime sets coscheduling": {job: trainJob(withScheduler(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
-		"the platform's name of the scheduler": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the configured name of the scheduler": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
-		"the runtime asks for volcano": {job: trainJob(asksFor(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
+		"the runtime sets volcano": {job: trainJob(withScheduler(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the runtime sets it"},
-		"the runtime asks for native": {job: trainJob(asksFor(job.Native)), has: everything, want: native{},
+		"the runtime sets native": {job: trainJob(withScheduler(job.Native)), has: everything, want: native{},
 			words: "Gang scheduling by native: the runtime sets it"},
-		"told to have none": {job: trainJob(asksFor(None)), has: everything, want: none{},
+		"the runtime sets none": {job: trainJob(withScheduler(None)), has: everything, want: none{},
 			words: "No gang scheduling: the runtime sets it" + partial},
-		"a scheduler of another name does what the runtime asks for": {job: trainJob(asksFor(job.Volcano), scheduledBy("", "volcano-gpu")), has: everything, want: volcano{"volcano-gpu"},
+		"the pods name the scheduler that the runtime sets": {job: trainJob(withScheduler(job.Volcano), scheduledBy("", "volcano-gpu")), has: everything, want: volcano{"volcano-gpu"},
 			words: "Gang scheduling by volcano: the runtime sets it"},
-		"Kueue and coscheduling": {job: trainJob(asksFor(job.Coscheduling), kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
+		"Kueue and coscheduling": {job: trainJob(withScheduler(job.Coscheduling), kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
 
-		"everything is there": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
+		"all schedulers": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
 		"Volcano before the alpha": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}}, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: this cluster serves PodGroup of scheduling.volcano.sh/v1beta1"},
@@ -49,9 +49,9 @@ func TestChoose(t *testing.T) {
 			words: "Gang scheduling by kai: the job sets the queue gold"},
 		"the alpha alone": {job: trainJob(), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
-		"nothing is there": {job: trainJob(), want: none{},
+		"no scheduler": {job: trainJob(), want: none{},
 			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial},
-		"the default scheduler is no choice": {job: mpiJob(scheduledBy("default-scheduler", "default-scheduler")), has: everything, want: coscheduling{DefaultCoschedulerName},
+		"the pods name the default scheduler": {job: mpiJob(scheduledBy("default-scheduler", "default-scheduler")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
 		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
@@ -62,27 +62,27 @@ func TestChoose(t *testing.T) {
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
 		"the launcher alone names Volcano": {job: mpiJob(scheduledBy("volcano", "default-scheduler")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
-		"the pods name Volcano, which is not there": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}}, want: none{},
+		"the pods name Volcano, which is missing": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}}, want: none{},
 			words: "No gang scheduling: the pods name the scheduler volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1" + partial},
-		"the pods name the platform's coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the pods name the configured coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the pods name the scheduler gangs"},
-		"the pods name a scheduler that nobody knows": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
+		"the pods name an unknown scheduler": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial},
 		"launcher and workers disagree": {job: mpiJob(scheduledBy("volcano", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the launcher names the scheduler volcano and the workers mine" + partial},
 
-		"a queue of Volcano's means Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
+		"a queue": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the job sets the queue gold"},
-		"a queue of Volcano's without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling}}, want: coscheduling{DefaultCoschedulerName},
+		"a queue without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling}}, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold is not used, because only volcano and kai have queues"},
-		"a queue of Volcano's, and nothing": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
+		"a queue without schedulers": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
 			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
-		"the scheduler that the pods name comes before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
+		"the scheduler of the pods before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
 
 		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
-		"Kueue and a runtime that asks for the alpha": {job: trainJob(kueue("gpus"), asksFor(job.Native)), has: everything, want: native{},
+		"Kueue and a runtime that sets the alpha": {job: trainJob(kueue("gpus"), withScheduler(job.Native)), has: everything, want: native{},
 			words: "Gang scheduling by native: the runtime sets it"},
 		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
@@ -99,7 +99,7 @@ func TestChoose(t *testing.T) {
 				t.Errorf("%#v, want %#v", got, tc.want)
 			}
 			if diff := cmp.Diff(tc.words, words); diff != "" {
-				t.Errorf("words (-want +got):\n%s", diff)
+				t.Errorf("message (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -111,28 +111,28 @@ func TestChooseErrors(t *testing.T) {
 		has  Available
 		want string
 	}{
-		"no coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}},
+		"no coscheduling": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}},
 			want: "the runtime sets coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
 				"install scheduler-plugins with its CRDs, or change the runtime's podGroupPolicy"},
-		"no Volcano": {job: trainJob(asksFor(job.Volcano)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}},
+		"no Volcano": {job: trainJob(withScheduler(job.Volcano)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}},
 			want: "the runtime sets volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
 				"install Volcano, or change the runtime's podGroupPolicy"},
-		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}},
+		"no native gangs": {job: trainJob(withScheduler(job.Native)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}},
 			want: "the runtime sets native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
 				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
-		"two schedulers": {job: trainJob(asksFor(job.Native), scheduledBy("mine", "yours")), has: everything,
+		"two schedulers": {job: trainJob(withScheduler(job.Native), scheduledBy("mine", "yours")), has: everything,
 			want: "the runtime sets native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
-		"a scheduler that there is not": {job: trainJob(asksFor("yunikorn")), has: everything,
+		"an unknown scheduler": {job: trainJob(withScheduler("yunikorn")), has: everything,
 			want: `the runtime sets the gang scheduler "yunikorn"; supported are coscheduling, volcano, kai and native`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			backend, words, err := Choose(tc.job, tc.has)
+			backend, message, err := Choose(tc.job, tc.has)
 			if err == nil {
 				t.Fatalf("%#v, want an error", backend)
 			}
-			if backend != nil || words != "" {
-				t.Errorf("%#v, %q beside the error", backend, words)
+			if backend != nil || message != "" {
+				t.Errorf("%#v, %q with the error", backend, message)
 			}
 			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
@@ -141,14 +141,14 @@ func TestChooseErrors(t *testing.T) {
 	}
 }
 
-// All pods of a gang must have one scheduler, whatever was chosen: the one that
-// their templates name, if they do.
+// All pods of a gang must have the same scheduler: the one that their templates name, if
+// they do.
 func TestGangHasOneScheduler(t *testing.T) {
 	names := []string{"", "default-scheduler", "volcano", "mine"}
 	for _, launcher := range names {
 		for _, worker := range names {
-			for _, asked := range []job.Scheduler{"", job.Coscheduling, job.Volcano, job.Native} {
-				j := trainJob(asksFor(asked), scheduledBy(launcher, worker))
+			for _, scheduler := range []job.Scheduler{"", job.Coscheduling, job.Volcano, job.Native} {
+				j := trainJob(withScheduler(scheduler), scheduledBy(launcher, worker))
 				backend, _, err := Choose(j, everything)
 				if err != nil || backend.Name() == None {
 					continue
@@ -157,15 +157,15 @@ func TestGangHasOneScheduler(t *testing.T) {
 				backend.Join(j, &j.Worker.Template)
 				first, second := j.Launcher.Template.Spec.SchedulerName, j.Worker.Template.Spec.SchedulerName
 				if strings.TrimPrefix(first, "default-scheduler") != strings.TrimPrefix(second, "default-scheduler") {
-					t.Errorf("launcher %q, worker %q, asked for %q: %s makes them %q and %q", launcher, worker, asked, backend.Name(), first, second)
+					t.Errorf("launcher %q, worker %q, runtime %q: %s sets %q and %q", launcher, worker, scheduler, backend.Name(), first, second)
 				}
 				for _, named := range []string{launcher, worker} {
 					if named != "" && named != "default-scheduler" && named != first {
-						t.Errorf("launcher %q, worker %q, asked for %q: %s makes them %q", launcher, worker, asked, backend.Name(), first)
+						t.Errorf("launcher %q, worker %q, runtime %q: %s sets %q", launcher, worker, scheduler, backend.Name(), first)
 					}
 				}
 				if backend.Name() != job.Native && first == "" {
-					t.Errorf("launcher %q, worker %q, asked for %q: %s leaves it to the default scheduler", launcher, worker, asked, backend.Name())
+					t.Errorf("launcher %q, worker %q, runtime %q: %s leaves it to the default scheduler", launcher, worker, scheduler, backend.Name())
 				}
 			}
 		}

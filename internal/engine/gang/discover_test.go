@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// served is what an API server has, by group and version: names of kinds, with
-// a stroke for subresources.
+// served are the kinds that an API server serves, by group and version. Subresources are
+// written with a slash.
 type served map[string][]string
 
 func (s served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
@@ -44,7 +44,7 @@ func (s served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 func answer(response http.ResponseWriter, code int, object any) {
 	response.Header().Set("Content-Type", "application/json")
 	response.WriteHeader(code)
-	// A client that has gone away is a failure of the test's, and seen there.
+	// The test itself fails if the client has closed the connection.
 	_ = json.NewEncoder(response).Encode(object)
 }
 
@@ -76,10 +76,10 @@ func TestDiscover(t *testing.T) {
 			"scheduling.k8s.io/v1alpha2":    {"PodGroup"},
 		}, want: everything},
 
-		"Kubernetes 1.35 has the group in another shape": {served: served{"scheduling.k8s.io/v1": {"PriorityClass"}, "scheduling.k8s.io/v1alpha1": {"Workload"}}},
-		"Kubernetes 1.37 has the kind in other versions": {served: served{"scheduling.k8s.io/v1beta1": {"Workload", "PodGroup"}, "scheduling.k8s.io/v1alpha3": {"CompositePodGroup"}}},
-		"the version without the kind":                   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload"}, "scheduling.x-k8s.io/v1alpha1": {"ElasticQuota"}}},
-		"a subresource is not the kind":                  {served: served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup/status"}}},
+		"Kubernetes 1.35 has another version of the group": {served: served{"scheduling.k8s.io/v1": {"PriorityClass"}, "scheduling.k8s.io/v1alpha1": {"Workload"}}},
+		"Kubernetes 1.37 has the kind in other versions":   {served: served{"scheduling.k8s.io/v1beta1": {"Workload", "PodGroup"}, "scheduling.k8s.io/v1alpha3": {"CompositePodGroup"}}},
+		"the version without the kind":                     {served: served{"scheduling.k8s.io/v1alpha2": {"Workload"}, "scheduling.x-k8s.io/v1alpha1": {"ElasticQuota"}}},
+		"a subresource is not the kind":                    {served: served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup/status"}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// Not to know is not the same as not to have: jobs would start without a gang
-// because the API server was busy.
+// An error is not the same as a missing scheduler: otherwise jobs would start without a
+// gang because the API server was busy.
 func TestDiscoverErrors(t *testing.T) {
 	for name, code := range map[string]int{"forbidden": http.StatusForbidden, "broken": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestDiscoverErrors(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			if len(got.Served) > 0 {
-				t.Errorf("%+v beside the error", got)
+				t.Errorf("%+v with the error", got)
 			}
 		})
 	}

@@ -15,32 +15,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// goldens are groups and their pods: the name says why.
+// goldens are groups and their pods.
 var goldens = map[string]struct {
 	job     func() *job.Job
 	backend Backend
 }{
-	"coscheduling":                                  {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(300), priority("high"))},
-	"coscheduling waits as long as it can":          {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(3600))},
-	"coscheduling without a timeout":                {backend: coscheduling{"gangs"}, job: of()},
-	"coscheduling of fewer pods than there are":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minMember(2))},
-	"coscheduling with resources of the user's":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf("nvidia.com/gpu", "24"))},
-	"coscheduling where resources are of no moment": {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf())},
-	"volcano":                                {backend: volcano{"volcano"}, job: of(timeout(300))},
-	"volcano with a queue and a priority":    {backend: volcano{"volcano"}, job: of(volcanoQueueOf("gold"), priority("high"))},
-	"volcano for templates of the user's":    {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
-	"kai":                                    {backend: kai{"kai-scheduler"}, job: of(timeout(300))},
-	"kai with a queue and a priority":        {backend: kai{"kai-scheduler"}, job: of(volcanoQueueOf("gold"), priority("high"))},
-	"native":                                 {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
-	"native under a scheduler of the user's": {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
-	"none":                                   {backend: none{}, job: of(decorated)},
+	"coscheduling":                            {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(300), priority("high"))},
+	"coscheduling with the longest timeout":   {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(3600))},
+	"coscheduling without a timeout":          {backend: coscheduling{"gangs"}, job: of()},
+	"coscheduling with fewer members":         {backend: coscheduling{DefaultCoschedulerName}, job: of(minMember(2))},
+	"coscheduling with resources of the user": {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf("nvidia.com/gpu", "24"))},
+	"coscheduling without resources":          {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf())},
+	"volcano":                                 {backend: volcano{"volcano"}, job: of(timeout(300))},
+	"volcano with a queue and a priority":     {backend: volcano{"volcano"}, job: of(volcanoQueueOf("gold"), priority("high"))},
+	"volcano for templates of the user":       {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
+	"kai":                                     {backend: kai{"kai-scheduler"}, job: of(timeout(300))},
+	"kai with a queue and a priority":         {backend: kai{"kai-scheduler"}, job: of(volcanoQueueOf("gold"), priority("high"))},
+	"native":                                  {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
+	"native with a scheduler of the user":     {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
+	"none":                                    {backend: none{}, job: of(decorated)},
 }
 
 func of(options ...option) func() *job.Job {
 	return func() *job.Job { return mpiJob(options...) }
 }
 
-// golden is what a backend makes of a job.
+// golden is the output of a backend for a job.
 type golden struct {
 	Group    Object                 `json:"group"`
 	Launcher corev1.PodTemplateSpec `json:"launcher"`
@@ -73,8 +73,7 @@ func render(t *testing.T, backend Backend, j *job.Job) []byte {
 	return append(text, '\n')
 }
 
-// Whoever reads a group finds what was written, typed or as it comes from a
-// client without types.
+// MinMember reads typed and unstructured groups.
 func TestMinMember(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestMinMember(t *testing.T) {
 			group := tc.backend.Group(j, nil)
 			if tc.backend.Name() == None {
 				if group != nil {
-					t.Fatalf("a group %v", group)
+					t.Fatalf("unexpected group %v", group)
 				}
 				return
 			}
@@ -98,7 +97,7 @@ func TestMinMember(t *testing.T) {
 	}
 }
 
-// reread is an object as a client without types gives it.
+// reread is an object as an untyped client returns it.
 func reread(t *testing.T, object Object) Object {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -120,18 +119,18 @@ func TestMinMemberOfInvalidGroups(t *testing.T) {
 		backend Backend
 		group   Object
 	}{
-		"no group":                                {backend: coscheduling{}},
-		"nothing in it":                           {backend: coscheduling{}, group: &unstructured.Unstructured{}},
-		"no spec":                                 {backend: volcano{}, group: &unstructured.Unstructured{Object: map[string]any{"kind": podGroup}}},
-		"a spec without the field":                {backend: volcano{}, group: spec(map[string]any{"queue": "gold"})},
-		"a spec that is none":                     {backend: volcano{}, group: spec("gold")},
-		"a word for a number":                     {backend: coscheduling{}, group: spec(map[string]any{"minMember": "4"})},
-		"more than fits":                          {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
-		"less than nothing":                       {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
-		"a native group that is no gang":          {backend: native{}, group: notAGang()},
-		"a native group where another's is meant": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
-		"a typed nothing":                         {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
-		"none has no groups":                      {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
+		"no group":                             {backend: coscheduling{}},
+		"an empty object":                      {backend: coscheduling{}, group: &unstructured.Unstructured{}},
+		"no spec":                              {backend: volcano{}, group: &unstructured.Unstructured{Object: map[string]any{"kind": podGroup}}},
+		"a spec without the field":             {backend: volcano{}, group: spec(map[string]any{"queue": "gold"})},
+		"an invalid spec":                      {backend: volcano{}, group: spec("gold")},
+		"a string":                             {backend: coscheduling{}, group: spec(map[string]any{"minMember": "4"})},
+		"too large":                            {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
+		"negative":                             {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
+		"a native group that is not a gang":    {backend: native{}, group: notAGang()},
+		"a native group for another scheduler": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
+		"a typed nil":                          {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
+		"the backend none":                     {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,14 +141,14 @@ func TestMinMemberOfInvalidGroups(t *testing.T) {
 	}
 }
 
-// notAGang is a group of Kubernetes' whose pods are placed one by one.
+// notAGang is a native PodGroup whose pods are scheduled one by one.
 func notAGang() Object {
 	group := &schedulingv1alpha2.PodGroup{}
 	group.Spec.SchedulingPolicy.Basic = &schedulingv1alpha2.BasicSchedulingPolicy{}
 	return group
 }
 
-// A job is read and never changed: its labels and lists are its own.
+// A backend must not change the job or the labels that it is given.
 func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {

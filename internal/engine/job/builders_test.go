@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// list is made of names and amounts in turn.
+// list is a list of resources, from alternating names and amounts.
 func list(amounts ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(amounts); i += 2 {
@@ -27,7 +27,7 @@ func defaults() Defaults {
 	return Defaults{LauncherResources: list("cpu", "2", "memory", "4Gi"), ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60, RunAsUser: new(int64(1000))}
 }
 
-// podTemplate has one container, which runs a command if there is one.
+// podTemplate has one container with an optional command.
 func podTemplate(command ...string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "training:1", Command: command}}}}
 }
@@ -48,7 +48,7 @@ func initSecurity(context corev1.SecurityContext) podOption {
 	}
 }
 
-// mpiJob is as small as an MPIJob can be.
+// mpiJob is a minimal MPIJob.
 func mpiJob(options ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
 	mpiJob := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "resnet", UID: "1234"},
@@ -79,12 +79,12 @@ func workerPod(options ...podOption) func(*v2beta1.MPIJob) {
 	}
 }
 
-// workerRunsSSHD makes the worker one with an sshd of its own.
+// workerRunsSSHD gives the worker its own sshd.
 func workerRunsSSHD(mpiJob *v2beta1.MPIJob) {
 	workerOf(mpiJob).Template.Spec.Containers[0].Command = []string{"/usr/sbin/sshd", "-De"}
 }
 
-// trainJob is as small as a TrainJob can be.
+// trainJob is a minimal TrainJob.
 func trainJob(options ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
 	trainJob := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "bert", UID: "5678"},
@@ -99,7 +99,7 @@ func trainJob(options ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
 	return trainJob
 }
 
-// runtimeOf is as small as a runtime can be.
+// runtimeOf is a minimal runtime.
 func runtimeOf(options ...func(*v2alpha1.TrainingRuntimeSpec)) *v2alpha1.TrainingRuntimeSpec {
 	runtime := &v2alpha1.TrainingRuntimeSpec{
 		MLPolicy: v2alpha1.MLPolicy{MPIImplementation: v2alpha1.MPIImplementationOpenMPI},
@@ -122,7 +122,7 @@ func runtimeWorker(runtime *v2alpha1.TrainingRuntimeSpec) *corev1.Container {
 	return &runtime.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0]
 }
 
-// restricted is a template as PodSecurity's level "restricted" wants it.
+// restricted is a template that satisfies the Pod Security Standard "restricted".
 func restricted(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template = *template.DeepCopy()
 	template.Spec.SecurityContext = &corev1.PodSecurityContext{

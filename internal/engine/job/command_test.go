@@ -11,22 +11,22 @@ import (
 
 func TestTrainJobCommand(t *testing.T) {
 	tests := map[string]struct {
-		// Words of the runtime's launcher and of the job.
+		// Commands of the runtime's launcher and of the job.
 		runtimeCommand, runtimeArgs, command, args string
 		wantCommand, wantArgs                      string
-		// wantOurs: the mpirun is ours, so every host must be used.
+		// wantOurs: mpirun was added, so every host must be used.
 		wantOurs bool
 	}{
-		"nobody says": {},
-		"only the runtime says": {
+		"no command": {},
+		"only the runtime has a command": {
 			runtimeCommand: "mpirun --bind-to none", runtimeArgs: "python train.py",
 			wantCommand: "mpirun --bind-to none", wantArgs: "python train.py",
 		},
-		"mpirun is run as it is": {
+		"mpirun is not changed": {
 			runtimeCommand: "mpirun --bind-to none", command: "mpirun -np 2 python", args: "train.py",
 			wantCommand: "mpirun -np 2 python train.py",
 		},
-		"mpirun without a number too": {
+		"mpirun without -np": {
 			command: "mpirun python train.py", wantCommand: "mpirun python train.py",
 		},
 		"mpirun by its path": {
@@ -37,48 +37,48 @@ func TestTrainJobCommand(t *testing.T) {
 		"mpirun in args alone": {
 			runtimeCommand: "/entrypoint.sh", args: "mpirun -np 2 python train.py", wantCommand: "mpirun -np 2 python train.py",
 		},
-		"another command is put behind mpirun": {
+		"another command after mpirun": {
 			command: "python train.py", args: "--epochs 3",
 			wantCommand: "mpirun -np 8 python train.py --epochs 3", wantOurs: true,
 		},
-		"something that only looks like mpirun": {
+		"a name similar to mpirun": {
 			command: "mpirun.sh train", wantCommand: "mpirun -np 8 mpirun.sh train", wantOurs: true,
 		},
-		"mpirun in the middle is not the command": {
+		"mpirun as an argument": {
 			command: "sh -c mpirun", wantCommand: "mpirun -np 8 sh -c mpirun", wantOurs: true,
 		},
-		"behind the runtime's mpirun": {
+		"after the runtime's mpirun": {
 			runtimeCommand: "mpirun --allow-run-as-root", runtimeArgs: "--bind-to none", command: "python train.py",
 			wantCommand: "mpirun --allow-run-as-root --bind-to none -np 8 python train.py", wantOurs: true,
 		},
-		"behind the runtime's mpirun of another path": {
+		"after the runtime's mpirun with a path": {
 			runtimeCommand: "/usr/lib64/openmpi/bin/mpirun", command: "python train.py",
 			wantCommand: "/usr/lib64/openmpi/bin/mpirun -np 8 python train.py", wantOurs: true,
 		},
-		"behind the runtime's mpirun with a number": {
+		"after the runtime's mpirun with -np": {
 			runtimeCommand: "mpirun -np 4", command: "python train.py",
 			wantCommand: "mpirun -np 4 python train.py", wantOurs: true,
 		},
-		"behind the runtime's mpiexec with a number": {
+		"after the runtime's mpiexec with -np": {
 			runtimeCommand: "mpiexec -n 4", command: "python -n 7",
 			wantCommand: "mpiexec -n 4 python -n 7", wantOurs: true,
 		},
-		"a number of the command's is not mpirun's": {
+		"-n of the command": {
 			command: "python train.py -n 7 --np 3", wantCommand: "mpirun -np 8 python train.py -n 7 --np 3", wantOurs: true,
 		},
-		"behind a wrapper": {
+		"after a wrapper": {
 			runtimeCommand: "/entrypoint.sh", command: "python train.py",
 			wantCommand: "/entrypoint.sh mpirun -np 8 python train.py", wantOurs: true,
 		},
-		"behind a wrapper of mpirun": {
+		"after a wrapper of mpirun": {
 			runtimeCommand: "/entrypoint.sh mpirun", runtimeArgs: "--bind-to none", command: "python train.py",
 			wantCommand: "/entrypoint.sh mpirun --bind-to none -np 8 python train.py", wantOurs: true,
 		},
-		"a number of the wrapper's is not mpirun's": {
+		"-n of the wrapper": {
 			runtimeCommand: "nice -n 10 mpirun", command: "python train.py",
 			wantCommand: "nice -n 10 mpirun -np 8 python train.py", wantOurs: true,
 		},
-		"a wrapper with a number and no mpirun": {
+		"a wrapper with -n and no mpirun": {
 			runtimeCommand: "nice -n 10", command: "python train.py",
 			wantCommand: "nice -n 10 mpirun -np 8 python train.py", wantOurs: true,
 		},
@@ -106,7 +106,7 @@ func TestTrainJobCommand(t *testing.T) {
 				t.Errorf("every host must be used: %t, want %t", got.RequireAllHosts, tc.wantOurs)
 			}
 			if !got.WorkersRunAgent() {
-				t.Error("the launcher's command has reached the workers")
+				t.Error("the workers have the command of the launcher")
 			}
 		})
 	}
@@ -118,11 +118,11 @@ func TestTrainJobRequireAllHosts(t *testing.T) {
 		command string
 		want    bool
 	}{
-		"mpirun is ours":               {command: "python", want: true},
-		"mpirun is the job's":          {command: "mpirun", want: false},
-		"ours, but the job says no":    {asked: new(false), command: "python", want: false},
-		"its own, but the job says so": {asked: new(true), command: "mpirun", want: true},
-		"the runtime's as it is":       {want: false},
+		"mpirun was added":                 {command: "python", want: true},
+		"the job has mpirun":               {command: "mpirun", want: false},
+		"added, but the job sets false":    {asked: new(false), command: "python", want: false},
+		"the job has mpirun and sets true": {asked: new(true), command: "mpirun", want: true},
+		"the command of the runtime":       {want: false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// amounts are a list of resources: names and quantities.
+// amounts is a list of resources, from alternating names and quantities.
 func amounts(words ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(words); i += 2 {
@@ -48,7 +48,7 @@ func TestCompletedResources(t *testing.T) {
 			runtime: gpuRuntime,
 			want:    corev1.ResourceRequirements{Requests: amounts("cpu", "4", "memory", "16Gi", "nvidia.com/gpu", "0"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "0")},
 		},
-		"a pod with resources as a whole": {
+		"pod-level resources": {
 			asked: corev1.ResourceRequirements{Requests: amounts("cpu", "8")}, pod: &corev1.ResourceRequirements{Requests: amounts("cpu", "4", "memory", "16Gi")},
 			want: corev1.ResourceRequirements{Requests: amounts("cpu", "8", "memory", "16Gi")},
 		},
@@ -76,7 +76,7 @@ func TestDroppedGPUs(t *testing.T) {
 		"CPUs only":           {&corev1.ResourceRequirements{Requests: amounts("cpu", "8")}, amounts("nvidia.com/gpu", "2")},
 		"fewer GPUs":          {&corev1.ResourceRequirements{Limits: amounts("nvidia.com/gpu", "1")}, nil},
 		"no GPUs, on purpose": {&corev1.ResourceRequirements{Limits: amounts("nvidia.com/gpu", "0")}, nil},
-		"GPUs of another":     {&corev1.ResourceRequirements{Limits: amounts("amd.com/gpu", "1")}, nil},
+		"other GPUs":          {&corev1.ResourceRequirements{Limits: amounts("amd.com/gpu", "1")}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

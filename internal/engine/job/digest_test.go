@@ -76,8 +76,7 @@ func TestIsDigest(t *testing.T) {
 	}
 }
 
-// Jobs share a decoded runtime, so a model must share nothing with it that could be
-// changed.
+// Jobs share a decoded runtime, so a model must not share memory with it.
 func TestModelCopiesRuntime(t *testing.T) {
 	runtime := storedRuntime()
 	j := FromTrainJob(&v2alpha1.TrainJob{}, runtime, Defaults{})
@@ -95,7 +94,7 @@ func TestModelCopiesRuntime(t *testing.T) {
 	}
 }
 
-// pointers are those that something can be changed through.
+// pointers are the pointers, maps and slices that are reachable from a value.
 func pointers(value reflect.Value, where string, found map[uintptr]string) {
 	switch value.Kind() {
 	case reflect.Pointer:

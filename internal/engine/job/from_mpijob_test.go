@@ -47,7 +47,7 @@ func TestFromMPIJobReadsEveryField(t *testing.T) {
 	}
 }
 
-// completeMPIJob sets every field to something else than its default.
+// completeMPIJob sets every field to a value other than its default.
 func completeMPIJob() *v2beta1.MPIJob {
 	return mpiJob(workerRunsSSHD, func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Labels = map[string]string{training.LabelQueue: "gpus"}
@@ -74,11 +74,11 @@ func TestMPIJobRestartPolicy(t *testing.T) {
 		own, template            string
 		wantLauncher, wantWorker corev1.RestartPolicy
 	}{
-		"neither says":             {wantLauncher: "OnFailure", wantWorker: "Never"},
-		"the replicas say":         {own: "Never", wantLauncher: "Never", wantWorker: "Never"},
-		"the template says":        {template: "Always", wantLauncher: "OnFailure", wantWorker: "Never"},
-		"both say, the replicas'":  {own: "OnFailure", template: "Never", wantLauncher: "OnFailure", wantWorker: "OnFailure"},
-		"an old job's is kept too": {own: "ExitCode", wantLauncher: "ExitCode", wantWorker: "ExitCode"},
+		"neither":       {wantLauncher: "OnFailure", wantWorker: "Never"},
+		"the replicas":  {own: "Never", wantLauncher: "Never", wantWorker: "Never"},
+		"the template":  {template: "Always", wantLauncher: "OnFailure", wantWorker: "Never"},
+		"both":          {own: "OnFailure", template: "Never", wantLauncher: "OnFailure", wantWorker: "OnFailure"},
+		"of an old job": {own: "ExitCode", wantLauncher: "ExitCode", wantWorker: "ExitCode"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,15 +147,15 @@ func TestMPIJobSSHDirectory(t *testing.T) {
 		mpiJob *v2beta1.MPIJob
 		want   string
 	}{
-		"nobody says who runs":               {mpiJob: mpiJob(), want: "/home/mpiuser/.ssh"},
-		"an sshd, and nobody says":           {mpiJob: mpiJob(workerRunsSSHD), want: "/home/mpiuser/.ssh"},
+		"no user":                            {mpiJob: mpiJob(), want: "/home/mpiuser/.ssh"},
+		"an sshd, no user":                   {mpiJob: mpiJob(workerRunsSSHD), want: "/home/mpiuser/.ssh"},
 		"the pod is root":                    {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0))), want: "/root/.ssh"},
-		"the pod is somebody":                {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000))), want: "/home/mpiuser/.ssh"},
+		"the pod is not root":                {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000))), want: "/home/mpiuser/.ssh"},
 		"the container is root":              {mpiJob: mpiJob(workerRunsSSHD, workerPod(containerSecurity(root))), want: "/root/.ssh"},
 		"the container is root, the pod not": {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000), containerSecurity(root))), want: "/root/.ssh"},
 		"the pod is root, the container not": {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0), containerSecurity(user))), want: "/home/mpiuser/.ssh"},
 		"an init container is root":          {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000), initSecurity(root))), want: "/home/mpiuser/.ssh"},
-		"the job says where, as root": {
+		"the job sets the directory, as root": {
 			mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0)), func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = "/keys" }), want: "/keys",
 		},
 		"no workers": {mpiJob: mpiJob(func(mpiJob *v2beta1.MPIJob) {
@@ -176,15 +176,15 @@ func TestMPIJobGang(t *testing.T) {
 		policy *v2beta1.SchedulingPolicy
 		want   Gang
 	}{
-		"no policy: all pods, and no end of waiting": {want: Gang{MinMember: 3}},
-		"an empty policy is no policy":               {policy: &v2beta1.SchedulingPolicy{}, want: Gang{MinMember: 3}},
-		"fewer pods":                                 {policy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(2))}, want: Gang{MinMember: 2}},
-		"a timeout":                                  {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: Gang{MinMember: 3, TimeoutSeconds: 90}},
-		"a timeout that is too short":                {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(1))}, want: Gang{MinMember: 3, TimeoutSeconds: 60}},
-		"a timeout of 0 is none":                     {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}, want: Gang{MinMember: 3}},
-		"a queue of Volcano":                         {policy: &v2beta1.SchedulingPolicy{Queue: "gold"}, want: Gang{MinMember: 3, Queue: "gold"}},
-		"resources":                                  {policy: &v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "4"))}, want: Gang{MinMember: 3, MinResources: list("cpu", "4")}},
-		"a priority class":                           {policy: &v2beta1.SchedulingPolicy{PriorityClass: "high"}, want: Gang{MinMember: 3, PriorityClass: "high"}},
+		"no policy: all pods, no timeout": {want: Gang{MinMember: 3}},
+		"an empty policy is no policy":    {policy: &v2beta1.SchedulingPolicy{}, want: Gang{MinMember: 3}},
+		"fewer pods":                      {policy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(2))}, want: Gang{MinMember: 2}},
+		"a timeout":                       {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: Gang{MinMember: 3, TimeoutSeconds: 90}},
+		"a timeout that is too short":     {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(1))}, want: Gang{MinMember: 3, TimeoutSeconds: 60}},
+		"a timeout of 0 is none":          {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}, want: Gang{MinMember: 3}},
+		"a queue of Volcano":              {policy: &v2beta1.SchedulingPolicy{Queue: "gold"}, want: Gang{MinMember: 3, Queue: "gold"}},
+		"resources":                       {policy: &v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "4"))}, want: Gang{MinMember: 3, MinResources: list("cpu", "4")}},
+		"a priority class":                {policy: &v2beta1.SchedulingPolicy{PriorityClass: "high"}, want: Gang{MinMember: 3, PriorityClass: "high"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestMPIJobGang(t *testing.T) {
 	}
 }
 
-// An administrator may bound how long MPIJobs wait that do not say it themselves.
+// A cluster administrator may limit how long MPIJobs without a timeout wait.
 func TestMPIJobGangTimeoutByDefault(t *testing.T) {
 	bounded := defaults()
 	bounded.MPIJobScheduleTimeoutSeconds = 600
@@ -204,10 +204,10 @@ func TestMPIJobGangTimeoutByDefault(t *testing.T) {
 		policy *v2beta1.SchedulingPolicy
 		want   int32
 	}{
-		"no policy":                {want: 600},
-		"an empty policy":          {policy: &v2beta1.SchedulingPolicy{}, want: 600},
-		"a time of its own":        {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: 90},
-		"no limit, and it says so": {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
+		"no policy":           {want: 600},
+		"an empty policy":     {policy: &v2beta1.SchedulingPolicy{}, want: 600},
+		"a timeout":           {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: 90},
+		"explicitly no limit": {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
 	} {
 		got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.SchedulingPolicy = test.policy }), bounded)
 		if got.Gang.TimeoutSeconds != test.want {
@@ -227,7 +227,7 @@ func TestMPIJobKeepsPodPriorityClass(t *testing.T) {
 	}
 }
 
-// What an MPIJob's launcher runs is the user's, even where it is no mpirun.
+// The command of an MPIJob's launcher is never changed, even if it is not mpirun.
 func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		launcherOf(mpiJob).Template.Spec.Containers[0].Command = []string{"python"}
@@ -239,7 +239,7 @@ func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
 	}
 }
 
-// mpi-operator allows jobs of a launcher alone, and what it stored is read.
+// mpi-operator allows jobs without workers, so stored ones must be readable.
 func TestMPIJobWithoutWorkers(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Spec.MPIReplicaSpecs = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
@@ -247,6 +247,6 @@ func TestMPIJobWithoutWorkers(t *testing.T) {
 		}
 	}), defaults())
 	if got.Pods() != 1 || got.WorldSize() != 0 || got.Gang.MinMember != 1 || !got.WorkersRunAgent() {
-		t.Errorf("a launcher alone is read as %+v", got)
+		t.Errorf("a job without workers is read as %+v", got)
 	}
 }

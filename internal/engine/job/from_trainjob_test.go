@@ -59,13 +59,13 @@ func TestFromTrainJobReadsEveryField(t *testing.T) {
 			ActiveDeadlineSeconds: new(int64(3600)), TTLSecondsAfterFinished: new(int32(60))},
 	}
 	want.Worker.Template.Spec.NodeSelector = map[string]string{"gpu": "h100"}
-	// requireAllHosts is false although mpirun is ours: the job says so.
+	// requireAllHosts is false although mpirun was added: the job sets it.
 	if diff := cmp.Diff(want, FromTrainJob(completeTrainJob(), completeRuntime(), defaults())); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
 	}
 }
 
-// completeTrainJob sets every field to something else than its default.
+// completeTrainJob sets every field to a value other than its default.
 func completeTrainJob() *v2alpha1.TrainJob {
 	return trainJob(func(trainJob *v2alpha1.TrainJob) {
 		trainJob.Labels = map[string]string{training.LabelQueue: "gpus"}
@@ -100,7 +100,7 @@ func completeRuntime() *v2alpha1.TrainingRuntimeSpec {
 			Volcano:       &v2alpha1.VolcanoPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(600))}, Queue: "gold"},
 		}
 		runtime.Constraints = &v2alpha1.Constraints{MaxNodes: new(int32(64)), RequiredNodeLabels: map[string]string{"gpu": "h100"}}
-		// The seeds' runtimes have these; the job's own count, and restarts are ours.
+		// The runtime sets these, but the job's values apply, and the operator restarts pods.
 		runtime.Template.Spec.ReplicatedJobs[0].Replicas = new(int32(7))
 		runtime.Template.Spec.ReplicatedJobs[1].Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	})
@@ -111,7 +111,7 @@ func TestTrainJobWorkers(t *testing.T) {
 		job, mlPolicy, template *int32
 		want                    int32
 	}{
-		"nobody says":   {want: 1},
+		"default":       {want: 1},
 		"the template":  {template: new(int32(3)), want: 3},
 		"the mlPolicy":  {template: new(int32(3)), mlPolicy: new(int32(4)), want: 4},
 		"the job":       {template: new(int32(3)), mlPolicy: new(int32(4)), job: new(int32(5)), want: 5},
@@ -138,7 +138,7 @@ func TestTrainJobSlots(t *testing.T) {
 		job, runtime *int32
 		want         int32
 	}{
-		"nobody says": {want: 1}, "the runtime": {runtime: two, want: 2}, "the job": {job: four, runtime: two, want: 4},
+		"default": {want: 1}, "the runtime": {runtime: two, want: 2}, "the job": {job: four, runtime: two, want: 4},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestTrainJobGang(t *testing.T) {
 		"coscheduling":                       {policy: &v2alpha1.PodGroupPolicy{Coscheduling: &timeout}, want: Gang{Scheduler: Coscheduling, MinMember: 2, TimeoutSeconds: 600}},
 		"coscheduling without a timeout":     {policy: &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}}, want: Gang{Scheduler: Coscheduling, MinMember: 2, TimeoutSeconds: 300}},
 		"volcano with a queue":               {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{GangPolicy: timeout, Queue: "gold"}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 600, Queue: "gold"}},
-		"volcano without":                    {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 300}},
-		"native, of a priority":              {policy: &v2alpha1.PodGroupPolicy{Native: &timeout, PriorityClass: "low"}, want: Gang{Scheduler: Native, MinMember: 2, TimeoutSeconds: 600, PriorityClass: "low"}},
+		"volcano without a queue":            {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 300}},
+		"native with a priority":             {policy: &v2alpha1.PodGroupPolicy{Native: &timeout, PriorityClass: "low"}, want: Gang{Scheduler: Native, MinMember: 2, TimeoutSeconds: 600, PriorityClass: "low"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,14 +200,14 @@ func TestTrainJobEnvironment(t *testing.T) {
 		runtime, job, want []corev1.EnvVar
 	}{
 		"none": {},
-		"the runtime's stays": {
+		"the runtime": {
 			runtime: []corev1.EnvVar{{Name: "A", Value: "1"}}, want: []corev1.EnvVar{{Name: "A", Value: "1"}},
 		},
-		"the job's comes after": {
+		"the job adds one": {
 			runtime: []corev1.EnvVar{{Name: "B", Value: "1"}}, job: []corev1.EnvVar{{Name: "A", Value: "$(B)"}},
 			want: []corev1.EnvVar{{Name: "B", Value: "1"}, {Name: "A", Value: "$(B)"}},
 		},
-		"the job's wins, in the place of the runtime's": {
+		"the job overrides the runtime": {
 			runtime: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)"}},
 			job:     []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "A", ValueFrom: secret}},
 			want:    []corev1.EnvVar{{Name: "A", ValueFrom: secret}, {Name: "B", Value: "$(A)"}, {Name: "C", Value: "3"}},

@@ -100,13 +100,13 @@ func TestObjects(t *testing.T) {
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
 				"count/jobs.batch": 1, "count/networkpolicies.networking.k8s.io": 1},
 		},
-		"a TrainJob with a claim of its own": {
+		"a TrainJob with a new PVC": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{Size: resource.MustParse("1Ki"), StorageClassName: new("fast")}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
 				"count/jobsets.jobset.x-k8s.io": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
 				"fast.storageclass.storage.k8s.io/requests.storage": 1024, "fast.storageclass.storage.k8s.io/persistentvolumeclaims": 1},
 		},
-		"a TrainJob with a claim that is there": {
+		"a TrainJob with an existing PVC": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{ClaimName: "data"}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
 				"count/jobsets.jobset.x-k8s.io": 1},
@@ -121,10 +121,10 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Jobs and runtimes come from a cache that everybody reads.
+// Jobs and runtimes come from a shared cache.
 func TestInputsAreNotChanged(t *testing.T) {
 	mpi, agent, train, runtime, given := completeMPIJob(), mpiJob(), completeTrainJob(), completeRuntime(), defaults()
-	// The launcher takes the operator's defaults, the worker what the job says.
+	// The launcher has the operator's defaults, the worker the job's values.
 	train.Spec.Launcher = nil
 	type inputs struct {
 		MPI, Agent, Train, Runtime any
@@ -143,14 +143,14 @@ func TestInputsAreNotChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := from(), from()
 			if diff := cmp.Diff(first, second); diff != "" {
-				t.Errorf("asked twice, the answer differs:\n%s", diff)
+				t.Errorf("two results differ:\n%s", diff)
 			}
 			if diff := cmp.Diff(before, now()); diff != "" {
-				t.Errorf("what was read was changed:\n%s", diff)
+				t.Errorf("the input was changed:\n%s", diff)
 			}
 			scribble(first)
 			if diff := cmp.Diff(before, now()); diff != "" {
-				t.Errorf("the job shares memory with what was read:\n%s", diff)
+				t.Errorf("the job shares memory with the input:\n%s", diff)
 			}
 			if diff := cmp.Diff(second, from()); diff != "" {
 				t.Errorf("the job shares memory with the next one:\n%s", diff)
@@ -159,7 +159,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 	}
 }
 
-// scribble changes whatever later steps may change in a job.
+// scribble changes everything in a job that later steps may change.
 func scribble(job *Job) {
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec

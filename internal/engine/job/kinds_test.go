@@ -23,9 +23,9 @@ const (
 	model      = module + "internal/engine/job"
 )
 
-// kindless are the packages downstream of the model. What differs between kinds is
-// in their Traits, as data; only the operator's kinds.go may ask for the kind, to
-// read and write objects.
+// kindless are the packages that must not depend on the kind. The differences between
+// kinds are data in Traits; only the operator's kinds.go may compare kinds, to read and
+// write objects.
 var kindless = []string{"internal/engine/plan", "internal/engine/diagnosis", "internal/engine/gang", "internal/engine/quota", "internal/operator"}
 
 const mayAsk = "internal/operator/kinds.go"
@@ -59,7 +59,7 @@ func TestNoCodeDependsOnKind(t *testing.T) {
 	}
 }
 
-// The test above says nothing if it cannot see what it looks for.
+// The test above would prove nothing if it could not find comparisons.
 func TestKindComparisonsAreFound(t *testing.T) {
 	source := `package asks
 		import (
@@ -95,7 +95,7 @@ func TestKindComparisonsAreFound(t *testing.T) {
 	}
 }
 
-// questions are the places in a package where the kind of a job is asked for.
+// questions are the positions in a package where the kind of a job is compared.
 func questions(t *testing.T, exports map[string]string, set *token.FileSet, path string, files ...*ast.File) (found []string) {
 	t.Helper()
 	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
@@ -147,7 +147,7 @@ func questions(t *testing.T, exports map[string]string, set *token.FileSet, path
 	return found
 }
 
-// constant is the text of an expression that is a constant string.
+// constant is the value of a constant string expression.
 func constant(info *types.Info, expression ast.Expr) string {
 	if value := info.Types[expression].Value; value != nil {
 		return strings.Trim(value.ExactString(), `"`)
@@ -155,7 +155,7 @@ func constant(info *types.Info, expression ast.Expr) string {
 	return ""
 }
 
-// exportsOf are the files with what packages export, of all that the given ones need.
+// exportsOf are the export data files of the given packages and their dependencies.
 func exportsOf(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	arguments := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}

@@ -15,8 +15,8 @@ func TestRetryName(t *testing.T) {
 		want    string
 	}{
 		"a short name":                {KindMPIJob, "train", 2, "train-retry-1789456789"},
-		"restarted before":            {KindMPIJob, "train-retry-1700000000", 2, "train-retry-1789456789"},
-		"a name that speaks of retry": {KindMPIJob, "train-retry-often", 2, "train-retry-often-retry-1789456789"},
+		"retried before":              {KindMPIJob, "train-retry-1700000000", 2, "train-retry-1789456789"},
+		"a name with retry":           {KindMPIJob, "train-retry-often", 2, "train-retry-often-retry-1789456789"},
 		"an MPIJob's longest name":    {KindMPIJob, long, 2, strings.Repeat("a", 30) + "-8580bb-retry-1789456789"},
 		"many workers":                {KindMPIJob, long[:50], 1000, strings.Repeat("a", 28) + "-394ba7-retry-1789456789"},
 		"a TrainJob that fits":        {KindTrainJob, long[:27], 2, long[:27] + "-retry-1789456789"},
@@ -32,14 +32,14 @@ func TestRetryName(t *testing.T) {
 	}
 }
 
-// Jobs whose names differ in their ends are often restarted together.
+// Jobs whose names differ only at the end are often retried together.
 func TestRetryNamesDiffer(t *testing.T) {
 	name := strings.Repeat("a", 42)
 	if one, other := KindTrainJob.RetryName(name+"-1", 2, 100), KindTrainJob.RetryName(name+"-2", 2, 100); one == other {
-		t.Errorf("both are restarted as %s", one)
+		t.Errorf("both are retried as %s", one)
 	}
 	once := KindTrainJob.RetryName(name+"-1", 2, 100)
 	if again := KindTrainJob.RetryName(once, 2, 200); again != strings.TrimSuffix(once, "100")+"200" {
-		t.Errorf("%s is restarted as %s", once, again)
+		t.Errorf("%s is retried as %s", once, again)
 	}
 }

@@ -89,21 +89,21 @@ func TestRequestsAndLimits(t *testing.T) {
 			},
 			wantRequests: list("cpu", "4", "memory", "2Gi"), wantLimits: list("cpu", "4", "memory", "2Gi"),
 		},
-		"a sidecar counts beside": {
+		"a sidecar is added": {
 			pod: corev1.PodSpec{
 				InitContainers: []corev1.Container{sidecar, container(list("cpu", "5"), nil)},
 				Containers:     []corev1.Container{container(list("cpu", "2"), list("cpu", "2"))},
 			},
 			wantRequests: list("cpu", "6"), wantLimits: list("cpu", "4"),
 		},
-		"the pod as a whole says it for its containers": {
+		"pod-level resources replace those of containers": {
 			pod: corev1.PodSpec{
 				Resources:  &corev1.ResourceRequirements{Requests: list("cpu", "7"), Limits: list("cpu", "9")},
 				Containers: []corev1.Container{container(list("cpu", "2", "nvidia.com/gpu", "1"), nil)},
 			},
 			wantRequests: list("cpu", "7", "nvidia.com/gpu", "1"), wantLimits: list("cpu", "9"),
 		},
-		"limits of the pod as a whole are its requests, where containers have none": {
+		"pod-level limits are the requests if containers have none": {
 			pod: corev1.PodSpec{
 				Resources:  &corev1.ResourceRequirements{Limits: list("cpu", "9", "memory", "8Gi")},
 				Containers: []corev1.Container{container(list("memory", "2Gi"), nil)},
@@ -129,10 +129,10 @@ func TestRequestsAndLimits(t *testing.T) {
 
 func TestFillResources(t *testing.T) {
 	tests := map[string]struct{ list, from, want corev1.ResourceList }{
-		"nothing into nothing stays nothing": {},
-		"something into nothing":             {from: list("cpu", "1"), want: list("cpu", "1")},
-		"nothing into something":             {list: list("cpu", "1"), want: list("cpu", "1")},
-		"what is there stays":                {list: list("cpu", "1"), from: list("cpu", "2", "memory", "2Gi"), want: list("cpu", "1", "memory", "2Gi")},
+		"both empty":           {},
+		"empty list":           {from: list("cpu", "1"), want: list("cpu", "1")},
+		"nothing to add":       {list: list("cpu", "1"), want: list("cpu", "1")},
+		"existing values stay": {list: list("cpu", "1"), from: list("cpu", "2", "memory", "2Gi"), want: list("cpu", "1", "memory", "2Gi")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

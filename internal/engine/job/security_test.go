@@ -21,7 +21,7 @@ func TestRestrictedByDefault(t *testing.T) {
 		wantContainer corev1.SecurityContext
 		wantInit      *corev1.SecurityContext
 	}{
-		"nothing is said": {
+		"no settings": {
 			pod:     func(*corev1.PodSpec) {},
 			wantPod: corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), SeccompProfile: runtimeDefault}, wantContainer: closed,
 		},
@@ -44,7 +44,7 @@ func TestRestrictedByDefault(t *testing.T) {
 			wantContainer: closed,
 			wantInit:      &corev1.SecurityContext{RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), Capabilities: dropAll},
 		},
-		"the image decides who runs": {
+		"the image sets the user": {
 			pod:     func(pod *corev1.PodSpec) { pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(false)} },
 			wantPod: corev1.PodSecurityContext{RunAsNonRoot: new(false), SeccompProfile: runtimeDefault}, wantContainer: closed,
 		},
@@ -55,17 +55,17 @@ func TestRestrictedByDefault(t *testing.T) {
 			wantPod:       corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), SeccompProfile: unconfined, FSGroup: new(int64(7))},
 			wantContainer: closed,
 		},
-		"a privileged container, which Kubernetes wants to be able to escalate": {
+		"a privileged container": {
 			pod:           containerSecurity(corev1.SecurityContext{Privileged: new(true)}),
 			wantPod:       corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), SeccompProfile: runtimeDefault},
 			wantContainer: corev1.SecurityContext{Privileged: new(true), Capabilities: dropAll},
 		},
-		"a container that may do almost all, which Kubernetes wants to be able to escalate": {
+		"a container with CAP_SYS_ADMIN": {
 			pod:           containerSecurity(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CAP_SYS_ADMIN"}}}),
 			wantPod:       corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), SeccompProfile: runtimeDefault},
 			wantContainer: corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CAP_SYS_ADMIN"}}},
 		},
-		"capabilities and escalation that are said stay": {
+		"capabilities and escalation stay": {
 			pod: containerSecurity(corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"IPC_LOCK"}}, ReadOnlyRootFilesystem: new(true),
 			}),
@@ -90,8 +90,7 @@ func TestRestrictedByDefault(t *testing.T) {
 	}
 }
 
-// bothKinds are workers and launchers of either kind that were made of the same
-// pod.
+// bothKinds are workers and launchers of either kind with the same pod template.
 func bothKinds(option podOption) map[string]corev1.PodSpec {
 	fromMPIJob := FromMPIJob(mpiJob(workerPod(option), func(mpiJob *v2beta1.MPIJob) { option(&launcherOf(mpiJob).Template.Spec) }), defaults())
 	fromTrainJob := FromTrainJob(trainJob(), runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -105,7 +104,7 @@ func bothKinds(option podOption) map[string]corev1.PodSpec {
 	}
 }
 
-// securityOf is what a pod says of security and nothing else.
+// securityOf are the security settings of a pod.
 func securityOf(pod corev1.PodSpec) corev1.PodSpec {
 	only := func(containers []corev1.Container) (bare []corev1.Container) {
 		for i := range containers {
@@ -116,7 +115,7 @@ func securityOf(pod corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{SecurityContext: pod.SecurityContext, InitContainers: only(pod.InitContainers), Containers: only(pod.Containers)}
 }
 
-// An image with an sshd of its own was built for a certain user.
+// An image with its own sshd was built for a certain user.
 func TestSecurityOfSSHDIsUnchanged(t *testing.T) {
 	for name, asked := range map[string]func(*v2beta1.MPIJob){
 		"command": workerRunsSSHD,
@@ -134,8 +133,8 @@ func TestSecurityOfSSHDIsUnchanged(t *testing.T) {
 	}
 }
 
-// A runtime may have workers with an sshd that runs as root. A runtime that does not say
-// so is restricted all the same.
+// A runtime may have workers with an sshd that runs as root. Other runtimes are
+// restricted.
 func TestSecurityOfRuntimeWithSSHD(t *testing.T) {
 	for name, test := range map[string]struct {
 		user           *int64
@@ -143,11 +142,11 @@ func TestSecurityOfRuntimeWithSSHD(t *testing.T) {
 		wantRestricted bool
 		wantDirectory  string
 	}{
-		"an sshd as root":       {user: new(int64(0)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantDirectory: "/root/.ssh"},
-		"an sshd of a user":     {user: new(int64(1000)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
-		"an sshd of who knows":  {sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
-		"the agent, as root":    {user: new(int64(0)), wantRestricted: true, wantDirectory: "/root/.ssh"},
-		"the agent, as anybody": {wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+		"an sshd as root":    {user: new(int64(0)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantDirectory: "/root/.ssh"},
+		"an sshd of a user":  {user: new(int64(1000)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+		"an sshd, no user":   {sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+		"the agent, as root": {user: new(int64(0)), wantRestricted: true, wantDirectory: "/root/.ssh"},
+		"the agent, no user": {wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtime := runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -180,7 +179,7 @@ func TestNoDefaultUser(t *testing.T) {
 	for kind, got := range map[string]*Job{"MPIJob": FromMPIJob(mpiJob(), none), "TrainJob": FromTrainJob(trainJob(), runtimeOf(), none)} {
 		for _, role := range []Role{got.Launcher, got.Worker} {
 			if context := role.Template.Spec.SecurityContext; context.RunAsUser != nil || !orElse(context.RunAsNonRoot, false) {
-				t.Errorf("%s: the user is %v, root is ruled out: %v; want none and true", kind, context.RunAsUser, context.RunAsNonRoot)
+				t.Errorf("%s: the user is %v, runAsNonRoot %v; want none and true", kind, context.RunAsUser, context.RunAsNonRoot)
 			}
 		}
 	}

@@ -16,10 +16,10 @@ func TestTrainJobWorkerResources(t *testing.T) {
 		runtime corev1.ResourceRequirements
 		want    corev1.ResourceRequirements
 	}{
-		// A worker's needs are nobody's to guess.
-		"nobody says":         {},
-		"the runtime":         {runtime: resources("cpu", "8"), want: resources("cpu", "8")},
-		"the job, altogether": {job: new(resources("nvidia.com/gpu", "4")), runtime: resources("cpu", "8"), want: resources("nvidia.com/gpu", "4")},
+		// There is no default for workers.
+		"default":     {},
+		"the runtime": {runtime: resources("cpu", "8"), want: resources("cpu", "8")},
+		"the job":     {job: new(resources("nvidia.com/gpu", "4")), runtime: resources("cpu", "8"), want: resources("nvidia.com/gpu", "4")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,13 +40,13 @@ func TestTrainJobLauncherResources(t *testing.T) {
 		runtime corev1.ResourceRequirements
 		want    corev1.ResourceRequirements
 	}{
-		"nobody says":                        {want: byDefault},
-		"the runtime":                        {runtime: resources("cpu", "1"), want: resources("cpu", "1")},
-		"the runtime, only requests":         {runtime: corev1.ResourceRequirements{Requests: list("cpu", "1")}, want: corev1.ResourceRequirements{Requests: list("cpu", "1")}},
-		"the job, altogether":                {job: &v2alpha1.Launcher{Resources: new(resources("memory", "1Gi"))}, runtime: resources("cpu", "1"), want: resources("memory", "1Gi")},
-		"a launcher without resources":       {job: &v2alpha1.Launcher{}, runtime: resources("cpu", "1"), want: resources("cpu", "1")},
-		"the job says that it says nothing":  {job: &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{}}, runtime: resources("cpu", "1"), want: byDefault},
-		"an empty list of the runtime's too": {runtime: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}, want: byDefault},
+		"default":                        {want: byDefault},
+		"the runtime":                    {runtime: resources("cpu", "1"), want: resources("cpu", "1")},
+		"the runtime, only requests":     {runtime: corev1.ResourceRequirements{Requests: list("cpu", "1")}, want: corev1.ResourceRequirements{Requests: list("cpu", "1")}},
+		"the job":                        {job: &v2alpha1.Launcher{Resources: new(resources("memory", "1Gi"))}, runtime: resources("cpu", "1"), want: resources("memory", "1Gi")},
+		"a launcher without resources":   {job: &v2alpha1.Launcher{}, runtime: resources("cpu", "1"), want: resources("cpu", "1")},
+		"empty resources of the job":     {job: &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{}}, runtime: resources("cpu", "1"), want: byDefault},
+		"empty resources of the runtime": {runtime: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}, want: byDefault},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestTrainJobLauncherResources(t *testing.T) {
 	}
 }
 
-// A container that asks for more than its pod is refused by Kubernetes, so that
-// only one of the two may speak.
+// Kubernetes refuses a container that requests more than its pod, so the job's resources
+// replace both.
 func TestTrainJobPodLevelResources(t *testing.T) {
 	whole := resources("cpu", "1")
 	mute := corev1.ResourceRequirements{}
@@ -78,11 +78,11 @@ func TestTrainJobPodLevelResources(t *testing.T) {
 		runtime                  *corev1.ResourceRequirements
 		wantLauncher, wantWorker said
 	}{
-		"the runtime":                       {runtime: &whole, wantLauncher: said{Pod: &whole}, wantWorker: said{Pod: &whole}},
-		"the runtime, without saying much":  {runtime: &mute, wantLauncher: said{byDefault, &mute}, wantWorker: said{Pod: &mute}},
-		"the job, of nodes":                 {runtime: &whole, perNode: new(resources("cpu", "8")), wantLauncher: said{Pod: &whole}, wantWorker: said{Container: resources("cpu", "8")}},
-		"the job, of the launcher":          {runtime: &whole, launcher: new(resources("cpu", "8")), wantLauncher: said{Container: resources("cpu", "8")}, wantWorker: said{Pod: &whole}},
-		"the job says that it says nothing": {runtime: &whole, launcher: &mute, wantLauncher: said{Container: byDefault}, wantWorker: said{Pod: &whole}},
+		"the runtime":                    {runtime: &whole, wantLauncher: said{Pod: &whole}, wantWorker: said{Pod: &whole}},
+		"empty resources of the runtime": {runtime: &mute, wantLauncher: said{byDefault, &mute}, wantWorker: said{Pod: &mute}},
+		"resourcesPerNode of the job":    {runtime: &whole, perNode: new(resources("cpu", "8")), wantLauncher: said{Pod: &whole}, wantWorker: said{Container: resources("cpu", "8")}},
+		"launcher resources of the job":  {runtime: &whole, launcher: new(resources("cpu", "8")), wantLauncher: said{Container: resources("cpu", "8")}, wantWorker: said{Pod: &whole}},
+		"empty resources of the job":     {runtime: &whole, launcher: &mute, wantLauncher: said{Container: byDefault}, wantWorker: said{Pod: &whole}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,11 +153,11 @@ func TestTrainJobInitializer(t *testing.T) {
 		"nothing to fetch":    {spec: &v2alpha1.Initializer{Storage: &v2alpha1.InitializerStorage{ClaimName: "data"}}},
 		"a dataset":           {spec: &v2alpha1.Initializer{Dataset: source("s3://b/d")}, want: &Initializer{Dataset: &Source{URI: "s3://b/d"}}},
 		"a model, by a token": {spec: &v2alpha1.Initializer{Model: &v2alpha1.Source{StorageURI: "hf://o/m", SecretRef: &v2alpha1.SecretRef{Name: "hf"}}}, want: &Initializer{Model: &Source{URI: "hf://o/m", Secret: "hf"}}},
-		"both, to a claim": {
+		"both, to a PVC": {
 			spec: &v2alpha1.Initializer{Dataset: source("pvc://c/d"), Model: source("hf://o/m"), Storage: &v2alpha1.InitializerStorage{ClaimName: "data"}},
 			want: &Initializer{Dataset: &Source{URI: "pvc://c/d"}, Model: &Source{URI: "hf://o/m"}, ClaimName: "data"},
 		},
-		"to a new claim": {
+		"to a new PVC": {
 			spec: &v2alpha1.Initializer{Model: source("hf://o/m"), Storage: &v2alpha1.InitializerStorage{Size: new(resource.MustParse("10Gi")), StorageClassName: new("")}},
 			want: &Initializer{Model: &Source{URI: "hf://o/m"}, Size: resource.MustParse("10Gi"), StorageClassName: new("")},
 		},
@@ -187,13 +187,13 @@ func TestTrainJobVolumes(t *testing.T) {
 	if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
-	// Only the first container is the training's.
+	// Only the first container runs the training.
 	if other := pod.Containers[1]; other.Image != "metrics:1" || len(other.Env) > 0 || len(other.VolumeMounts) > 0 || len(other.Resources.Limits) > 0 {
 		t.Errorf("the runtime's other container was changed: %+v", other)
 	}
 }
 
-// Admission refuses such runtimes, but it has to look at the job to say so.
+// Admission refuses such runtimes, but it builds the model first.
 func TestTrainJobOfEmptyRuntime(t *testing.T) {
 	for name, runtime := range map[string]*v2alpha1.TrainingRuntimeSpec{
 		"no roles": {},

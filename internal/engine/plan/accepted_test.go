@@ -30,12 +30,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
-// Whatever admission accepts is planned, in every stage and for every cluster,
-// and its pods are pods. What admission refuses is planned too, because a
-// namespace can be told not to ask: there it is enough that nothing panics.
+// Every job that admission accepts is planned, in every stage and for every cluster, and
+// its pods are valid. Jobs that admission refuses are planned too, because a namespace
+// can bypass the webhook: these must only not panic.
 
-// seeds are how many jobs of each kind an ordinary test run makes; make fuzz makes
-// more of them.
+// seeds is the number of jobs of each kind in an ordinary test run; make fuzz runs more.
 const seeds = 300
 
 func TestAcceptedJobsArePlanned(t *testing.T) {
@@ -47,10 +46,10 @@ func TestAcceptedJobsArePlanned(t *testing.T) {
 					accepted++
 				}
 				if t.Failed() {
-					t.Fatalf("this was seed %d", seed)
+					t.Fatalf("seed %d", seed)
 				}
 			}
-			// Where all are accepted nothing was tried, where few are hardly anything.
+			// With all or very few accepted, the test would prove little.
 			if accepted < seeds/3 || accepted == seeds {
 				t.Errorf("%d of %d were accepted", accepted, seeds)
 			}
@@ -94,14 +93,13 @@ func FuzzTrainJob(f *testing.F) {
 	})
 }
 
-// isSmall keeps a fuzzer from asking for a billion pods, each of which would be
-// made.
+// isSmall keeps a fuzzer from creating a billion pods.
 func isSmall(workers *v2beta1.ReplicaSpec) bool {
 	return workers == nil || workers.Replicas == nil || *workers.Replicas < 1000
 }
 
-// everyRules are those that come with the product, and those of a platform that
-// lets launchers do the work themselves.
+// everyRules are the default rules, and those of a platform where launchers may run
+// without workers.
 var everyRules = func() []*validation.Rules {
 	loose := config.Default()
 	loose.Limits.MinWorkers = 1
@@ -133,13 +131,13 @@ func wherever() *validation.Surroundings {
 	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
 }
 
-// wantPlans makes every plan of a job, twice.
+// wantPlans computes every plan of a job, twice.
 func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 	t.Helper()
 	for _, has := range everyGang {
 		backend, _, err := gang.Choose(j, has)
 		if err != nil {
-			// The operator says so, and makes nothing.
+			// The operator reports the error and creates nothing.
 			continue
 		}
 		for _, method := range []Method{ImageVolume, InitContainer} {
@@ -170,8 +168,8 @@ func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 	}
 }
 
-// podFaults are what keeps a pod from being created or started, as far as it is
-// of what we add and what that does to what users write.
+// podFaults are the reasons why a pod cannot be created or started, as far as the plan's
+// additions cause them.
 func podFaults(pod *corev1.Pod) []string {
 	faults := inconsistencies(&pod.Spec)
 	for _, fault := range metavalidation.ValidateLabels(pod.Labels, nil) {
@@ -203,11 +201,11 @@ func podFaults(pod *corev1.Pod) []string {
 	return faults
 }
 
-// schemas are those of the CRDs, by their plural names.
+// schemas are the schemas of the CRDs, by their plural names.
 var schemas = map[string]*structural.Structural{}
 
-// hasNothingTwice asks the schema whether lists that are sets have anything
-// twice, as the API server does before any webhook.
+// hasNothingTwice checks that lists that are sets have no duplicates, as the API server
+// does before any webhook.
 func hasNothingTwice(t testing.TB, plural string, object any) bool {
 	t.Helper()
 	if schemas[plural] == nil {
@@ -245,14 +243,14 @@ func schemaOf(t testing.TB, plural string) *structural.Structural {
 	return schema
 }
 
-// A schema that is not understood would find nothing.
+// A schema that is not understood would find no duplicates.
 func TestDuplicatesAreFound(t *testing.T) {
 	once := mpiJobObject(both(ownVariables))
 	if !hasNothingTwice(t, "mpijobs", once) {
-		t.Error("a job with everything once has something twice")
+		t.Error("duplicates are found in a job without any")
 	}
 	twice := mpiJobObject(both(ownVariables), both(ownVariables))
 	if hasNothingTwice(t, "mpijobs", twice) {
-		t.Error("variables that are there twice are not seen")
+		t.Error("duplicate variables are not found")
 	}
 }

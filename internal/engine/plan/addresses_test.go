@@ -11,7 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// at gives pods addresses: "" is none yet, and a dual stack has two with a comma.
+// at gives pods addresses: "" is none yet, and a dual-stack pod has two with a comma.
 func at(pods []*corev1.Pod, addresses ...[]string) []*corev1.Pod {
 	for i, pod := range pods {
 		pod.Spec.Hostname = "host-of-" + pod.Name
@@ -22,7 +22,8 @@ func at(pods []*corev1.Pod, addresses ...[]string) []*corev1.Pod {
 	return pods
 }
 
-// known are the EndpointSlices as text: name, family, and for each endpoint host and address.
+// known are the EndpointSlices as text: name, family, and for each endpoint host and
+// address.
 func known(slices []*discoveryv1.EndpointSlice) map[string][]string {
 	found := map[string][]string{}
 	for _, slice := range slices {
@@ -99,7 +100,7 @@ func TestAddresses(t *testing.T) {
 			}
 			for _, slice := range slices {
 				if slice.Labels[discoveryv1.LabelServiceName] != "resnet-worker" || slice.Labels[discoveryv1.LabelManagedBy] != "trireme" || len(slice.OwnerReferences) != 1 {
-					t.Errorf("DNS or the garbage collector does not find it: %+v", slice.ObjectMeta)
+					t.Errorf("wrong labels or owner: %+v", slice.ObjectMeta)
 				}
 			}
 		})
@@ -119,12 +120,13 @@ func TestAddressesOfManyWorkers(t *testing.T) {
 	}
 }
 
-// What leads to a pod that is gone is not left until the others are there.
+// An EndpointSlice with a deleted pod is updated at once, before all new pods have
+// addresses.
 func TestStaleAddresses(t *testing.T) {
 	pods := at(existing(mpiJob(), training.RoleWorker, 0, corev1.PodRunning, corev1.PodRunning), []string{"10.0.0.1"}, []string{"10.0.0.2"})
 	both, _ := Addresses(mpiJob(), State{Workers: pods})
 	one, _ := Addresses(mpiJob(), State{Workers: pods[:1]})
 	if !HasStale(both, one) || HasStale(one, both) || HasStale(nil, both) {
-		t.Error("what leads to a pod that is gone is not found, or something else")
+		t.Error("wrong result for EndpointSlices with a deleted pod")
 	}
 }

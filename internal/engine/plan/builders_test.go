@@ -13,7 +13,7 @@ import (
 
 const agentImage = "registry.example.com/trireme/mpi-agent:v0.1.0"
 
-// parts are those of a job called resnet.
+// parts are the parts of a job called resnet.
 func parts(method Method) Parts {
 	return Parts{Secret: "resnet-ssh", Hostfile: "resnet-hostfile", Delivery: Delivery{Method: method, Image: agentImage}}
 }
@@ -62,7 +62,7 @@ func workerOf(mpiJob *v2beta1.MPIJob) *corev1.PodTemplateSpec {
 	return &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template
 }
 
-// both changes the launcher and the worker alike.
+// both changes the templates of the launcher and the worker.
 func both(change func(*corev1.PodTemplateSpec)) option {
 	return func(mpiJob *v2beta1.MPIJob) {
 		change(launcherOf(mpiJob))
@@ -74,7 +74,7 @@ func implementation(name v2beta1.MPIImplementation) option {
 	return func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.MPIImplementation = name }
 }
 
-// imageSSH makes the workers' image one with an sshd of its own.
+// imageSSH gives the workers' image its own sshd.
 func imageSSH(mpiJob *v2beta1.MPIJob) {
 	workerOf(mpiJob).Spec.Containers[0].Command = []string{"/usr/sbin/sshd", "-De"}
 }
@@ -85,8 +85,8 @@ func asRoot(mpiJob *v2beta1.MPIJob) {
 	})(mpiJob)
 }
 
-// asUser is an image prepared for mpi-operator without root: its sshd has a
-// configuration of its own, on a port that needs no privilege.
+// asUser is an image for mpi-operator without root: its sshd has its own configuration,
+// on an unprivileged port.
 func asUser(mpiJob *v2beta1.MPIJob) {
 	both(func(template *corev1.PodTemplateSpec) {
 		template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000)), FSGroup: new(int64(1000))}
@@ -114,8 +114,7 @@ func readOnlyRoot(template *corev1.PodTemplateSpec) {
 	container.SecurityContext.ReadOnlyRootFilesystem = new(true)
 }
 
-// ownScratch is a template that has thought of everything. One of its paths is
-// written as people do.
+// ownScratch is a template that mounts everything itself. One of its paths is not clean.
 func ownScratch(template *corev1.PodTemplateSpec) {
 	template.Spec.Volumes = append(template.Spec.Volumes,
 		corev1.Volume{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
@@ -126,7 +125,7 @@ func ownScratch(template *corev1.PodTemplateSpec) {
 		corev1.VolumeMount{Name: "shm", MountPath: "/dev/shm"}, corev1.VolumeMount{Name: "scratch", MountPath: "/tmp/"})
 }
 
-// ownVariables are of the names that we would set ourselves.
+// ownVariables have the names of variables that the plan sets.
 func ownVariables(template *corev1.PodTemplateSpec) {
 	template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env,
 		corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"},
@@ -152,7 +151,7 @@ func ownContainers(template *corev1.PodTemplateSpec) {
 	template.Spec.Containers = append(template.Spec.Containers, corev1.Container{Name: "metrics", Image: "registry.example.com/metrics:1", Command: []string{"serve"}})
 }
 
-// ownEverything is what else a template can have, and what is nobody's business.
+// ownEverything sets the other fields of a template, which the plan must not change.
 func ownEverything(template *corev1.PodTemplateSpec) {
 	template.Labels = map[string]string{"team": "a", "app": "resnet"}
 	template.Annotations = map[string]string{"sidecar.istio.io/inject": "false"}
@@ -174,8 +173,8 @@ func ownEverything(template *corev1.PodTemplateSpec) {
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data", ReadOnly: true})
 }
 
-// restrictedContainers is as PodSecurity's level "restricted" wants it, without a
-// word in the pod's own context.
+// restrictedContainers satisfies the Pod Security Standard "restricted" without a
+// pod-level security context.
 func restrictedContainers(template *corev1.PodTemplateSpec) {
 	template.Spec.SecurityContext = nil
 	for _, containers := range [][]corev1.Container{template.Spec.InitContainers, template.Spec.Containers} {
@@ -197,7 +196,7 @@ func trainJob(options ...trainOption) *job.Job {
 	return job.FromTrainJob(j, runtime, defaults())
 }
 
-// trainJobObjects are one whose runtime and defaults do most of the work.
+// trainJobObjects is a TrainJob that relies on its runtime and on defaults.
 func trainJobObjects(options ...trainOption) (*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec) {
 	j := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "bert", UID: "5678"},

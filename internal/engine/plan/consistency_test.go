@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the API server would refuse, and what no test without one would see.
+// Errors that the API server would refuse, and that no other unit test would find.
 func TestPodsAreConsistent(t *testing.T) {
 	everyJob(t, func(t *testing.T, tc planned) {
 		for _, pod := range pods(tc.job(), tc.method) {
@@ -27,8 +27,7 @@ func TestPodsAreConsistent(t *testing.T) {
 	})
 }
 
-// inconsistencies are what there must be one of and are two, and what is
-// referred to and is not there.
+// inconsistencies are duplicates and references to missing objects.
 func inconsistencies(pod *corev1.PodSpec) (faults []string) {
 	seen := map[string]bool{}
 	once := func(form string, arguments ...any) {
@@ -66,7 +65,7 @@ func inconsistencies(pod *corev1.PodSpec) (faults []string) {
 	return faults
 }
 
-// A test that overlooks what it looks for would find nothing.
+// The test above would prove nothing if it could not find faults.
 func TestInconsistenciesAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a volume": func(pod *corev1.PodSpec) { pod.Volumes = append(pod.Volumes, pod.Volumes[0]) },
@@ -77,7 +76,7 @@ func TestInconsistenciesAreFound(t *testing.T) {
 			container := &pod.Containers[0]
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: pod.Volumes[0].Name, MountPath: "/opt/trireme/"})
 		},
-		"a mount of nothing": func(pod *corev1.PodSpec) { pod.Containers[0].VolumeMounts[0].Name = "nothing" },
+		"a mount without a volume": func(pod *corev1.PodSpec) { pod.Containers[0].VolumeMounts[0].Name = "nothing" },
 		"a variable": func(pod *corev1.PodSpec) {
 			pod.Containers[0].Env = append(pod.Containers[0].Env, pod.Containers[0].Env[0])
 		},
@@ -92,11 +91,11 @@ func TestInconsistenciesAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := WorkerPod(mpiJob(), parts(ImageVolume)).Spec
 			if faults := inconsistencies(&pod); len(faults) > 0 {
-				t.Fatalf("there are faults already: %v", faults)
+				t.Fatalf("faults before the change: %v", faults)
 			}
 			change(&pod)
 			if faults := inconsistencies(&pod); len(faults) != 1 {
-				t.Errorf("%d faults are seen: %v", len(faults), faults)
+				t.Errorf("%d faults found: %v", len(faults), faults)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ func node(kubelet, runtime string) corev1.Node {
 }
 
 func TestBestMethod(t *testing.T) {
-	// Nodes of a cluster that has all it needs but for what a case is about.
+	// Nodes that support image volumes, except for the case's own change.
 	runtimes := func(runtimes ...string) []corev1.Node {
 		var nodes []corev1.Node
 		for _, runtime := range runtimes {
@@ -30,30 +30,30 @@ func TestBestMethod(t *testing.T) {
 		nodes  []corev1.Node
 		want   Method
 	}{
-		"a server from before":            {server: "v1.34.9", nodes: good, want: InitContainer},
-		"the first server that has them":  {server: "v1.35.0", nodes: good, want: ImageVolume},
-		"a newer server":                  {server: "v1.36.3", nodes: good, want: ImageVolume},
-		"a server that was patched":       {server: "v1.35.2-eks-abc", nodes: good, want: ImageVolume},
-		"a server of GKE":                 {server: "v1.35.1-gke.1234000", nodes: good, want: ImageVolume},
-		"a server of k3s":                 {server: "v1.36.0+k3s1", nodes: good, want: ImageVolume},
-		"a patched server from before":    {server: "v1.34.9-eks-abc", nodes: good, want: InitContainer},
-		"a server of the next generation": {server: "v2.0.0", nodes: good, want: ImageVolume},
-		// 1.4 is not 1.40.
-		"a server from long before":  {server: "v1.4.0", nodes: good, want: InitContainer},
-		"a server that says garbage": {server: "latest, I think", nodes: good, want: InitContainer},
-		"a server that says nothing": {nodes: good, want: InitContainer},
+		"an older server":                     {server: "v1.34.9", nodes: good, want: InitContainer},
+		"the first server with image volumes": {server: "v1.35.0", nodes: good, want: ImageVolume},
+		"a newer server":                      {server: "v1.36.3", nodes: good, want: ImageVolume},
+		"a patched server":                    {server: "v1.35.2-eks-abc", nodes: good, want: ImageVolume},
+		"a server of GKE":                     {server: "v1.35.1-gke.1234000", nodes: good, want: ImageVolume},
+		"a server of k3s":                     {server: "v1.36.0+k3s1", nodes: good, want: ImageVolume},
+		"an older patched server":             {server: "v1.34.9-eks-abc", nodes: good, want: InitContainer},
+		"the next major version":              {server: "v2.0.0", nodes: good, want: ImageVolume},
+		// 1.4 must not be read as 1.40.
+		"a very old server":  {server: "v1.4.0", nodes: good, want: InitContainer},
+		"an invalid version": {server: "latest, I think", nodes: good, want: InitContainer},
+		"no version":         {nodes: good, want: InitContainer},
 
-		"a containerd from before":            {server: "v1.36.3", nodes: runtimes("containerd://2.0.5"), want: InitContainer},
-		"the first containerd that has them":  {server: "v1.36.3", nodes: runtimes("containerd://2.1.0"), want: ImageVolume},
-		"a newer containerd":                  {server: "v1.36.3", nodes: runtimes("containerd://2.4.2"), want: ImageVolume},
-		"a containerd of the first":           {server: "v1.36.3", nodes: runtimes("containerd://1.7.27"), want: InitContainer},
-		"a containerd of k3s":                 {server: "v1.36.3", nodes: runtimes("containerd://2.1.4-k3s1"), want: ImageVolume},
-		"a containerd that says garbage":      {server: "v1.36.3", nodes: runtimes("containerd://Unknown"), want: InitContainer},
-		"a runtime that nobody has tried":     {server: "v1.36.3", nodes: runtimes("cri-o://1.35.0"), want: InitContainer},
-		"a runtime whose version looks right": {server: "v1.36.3", nodes: runtimes("docker://28.0.1"), want: InitContainer},
-		"a runtime that says nothing":         {server: "v1.36.3", nodes: runtimes(""), want: InitContainer},
+		"a containerd from before":           {server: "v1.36.3", nodes: runtimes("containerd://2.0.5"), want: InitContainer},
+		"the first containerd that has them": {server: "v1.36.3", nodes: runtimes("containerd://2.1.0"), want: ImageVolume},
+		"a newer containerd":                 {server: "v1.36.3", nodes: runtimes("containerd://2.4.2"), want: ImageVolume},
+		"a containerd of the first":          {server: "v1.36.3", nodes: runtimes("containerd://1.7.27"), want: InitContainer},
+		"a containerd of k3s":                {server: "v1.36.3", nodes: runtimes("containerd://2.1.4-k3s1"), want: ImageVolume},
+		"a containerd that says garbage":     {server: "v1.36.3", nodes: runtimes("containerd://Unknown"), want: InitContainer},
+		"an untested runtime":                {server: "v1.36.3", nodes: runtimes("cri-o://1.35.0"), want: InitContainer},
+		"another runtime":                    {server: "v1.36.3", nodes: runtimes("docker://28.0.1"), want: InitContainer},
+		"a runtime without a version":        {server: "v1.36.3", nodes: runtimes(""), want: InitContainer},
 
-		"no nodes that are known":             {server: "v1.36.3", want: InitContainer},
+		"no nodes":                            {server: "v1.36.3", want: InitContainer},
 		"several nodes that have them":        {server: "v1.36.3", nodes: runtimes("containerd://2.4.2", "containerd://2.1.0"), want: ImageVolume},
 		"one old containerd among new, last":  {server: "v1.36.3", nodes: runtimes("containerd://2.4.2", "containerd://2.1.0", "containerd://1.7.27"), want: InitContainer},
 		"one old containerd among new, first": {server: "v1.36.3", nodes: runtimes("containerd://2.0.5", "containerd://2.4.2"), want: InitContainer},
@@ -83,16 +83,16 @@ func TestHostfile(t *testing.T) {
 		hosts []string
 		want  string
 	}{
-		"an MPIJob that does not say": {job: mpiJob(), hosts: hosts, want: "resnet-worker-0 slots=4\nresnet-worker-1.resnet.team-a.svc slots=4\n"},
-		"Open MPI":                    {job: mpiJob(implementation(v2beta1.MPIImplementationOpenMPI)), hosts: hosts[:1], want: "resnet-worker-0 slots=4\n"},
-		"Intel MPI":                   {job: mpiJob(implementation(v2beta1.MPIImplementationIntelMPI)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
-		"Intel MPI's older name":      {job: mpiJob(implementation(v2beta1.MPIImplementationIntel)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
-		"MPICH":                       {job: mpiJob(implementation(v2beta1.MPIImplementationMPICH)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
-		"one slot is said too":        {job: mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SlotsPerWorker = nil }), hosts: hosts[:1], want: "resnet-worker-0 slots=1\n"},
-		"a TrainJob of Open MPI":      {job: ofTrainJob(v2alpha1.MPIImplementationOpenMPI), hosts: hosts[:1], want: "resnet-worker-0 slots=8\n"},
-		"a TrainJob of Intel MPI":     {job: ofTrainJob(v2alpha1.MPIImplementationIntelMPI), hosts: hosts[:1], want: "resnet-worker-0:8\n"},
-		"a TrainJob of MPICH":         {job: ofTrainJob(v2alpha1.MPIImplementationMPICH), hosts: hosts[:1], want: "resnet-worker-0:8\n"},
-		"no hosts":                    {job: mpiJob()},
+		"an MPIJob by default":    {job: mpiJob(), hosts: hosts, want: "resnet-worker-0 slots=4\nresnet-worker-1.resnet.team-a.svc slots=4\n"},
+		"Open MPI":                {job: mpiJob(implementation(v2beta1.MPIImplementationOpenMPI)), hosts: hosts[:1], want: "resnet-worker-0 slots=4\n"},
+		"Intel MPI":               {job: mpiJob(implementation(v2beta1.MPIImplementationIntelMPI)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
+		"Intel MPI's older name":  {job: mpiJob(implementation(v2beta1.MPIImplementationIntel)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
+		"MPICH":                   {job: mpiJob(implementation(v2beta1.MPIImplementationMPICH)), hosts: hosts[:1], want: "resnet-worker-0:4\n"},
+		"one slot":                {job: mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SlotsPerWorker = nil }), hosts: hosts[:1], want: "resnet-worker-0 slots=1\n"},
+		"a TrainJob of Open MPI":  {job: ofTrainJob(v2alpha1.MPIImplementationOpenMPI), hosts: hosts[:1], want: "resnet-worker-0 slots=8\n"},
+		"a TrainJob of Intel MPI": {job: ofTrainJob(v2alpha1.MPIImplementationIntelMPI), hosts: hosts[:1], want: "resnet-worker-0:8\n"},
+		"a TrainJob of MPICH":     {job: ofTrainJob(v2alpha1.MPIImplementationMPICH), hosts: hosts[:1], want: "resnet-worker-0:8\n"},
+		"no hosts":                {job: mpiJob()},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestHostfile(t *testing.T) {
 	}
 }
 
-// What a pod asks for as a whole must suffice for each of its containers, and a
-// launcher may ask for less than ours would.
+// A container may not request more than its pod, and a launcher's pod may request less
+// than the agent would.
 func TestAddedContainersWithPodLevelResources(t *testing.T) {
 	small := func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -123,7 +123,7 @@ func TestAddedContainersWithPodLevelResources(t *testing.T) {
 				}
 				for _, container := range containers {
 					if asks := len(container.Resources.Requests)+len(container.Resources.Limits) > 0; asks != tc.want {
-						t.Errorf("%s of the %s asks for %v", container.Name, pod.role, container.Resources)
+						t.Errorf("%s of the %s requests %v", container.Name, pod.role, container.Resources)
 					}
 				}
 			}
@@ -131,7 +131,7 @@ func TestAddedContainersWithPodLevelResources(t *testing.T) {
 	}
 }
 
-// Pods name the Secrets that their own images are pulled with, and the agent's.
+// Pods have the image pull secrets of their own images and of the agent's.
 func TestPullSecrets(t *testing.T) {
 	pod := &corev1.PodSpec{
 		Containers:       []corev1.Container{{Name: "main"}},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// asSent is a plan as it goes to an API server.
+// asSent is a plan as JSON.
 func asSent(t testing.TB, plan Plan) []byte {
 	t.Helper()
 	text, err := json.Marshal(plan)
@@ -27,15 +27,15 @@ func TestPlanIsDeterministic(t *testing.T) {
 			want := asSent(t, tc.plan(t))
 			for range 10 {
 				if got := asSent(t, tc.plan(t)); !bytes.Equal(want, got) {
-					t.Fatalf("other bytes (-first +another time):\n%s", cmp.Diff(string(want), string(got)))
+					t.Fatalf("plans differ (-first +another):\n%s", cmp.Diff(string(want), string(got)))
 				}
 			}
 		})
 	}
 }
 
-// A client writes what the API server answers into the objects that it was
-// given, and nothing of that may reach the job, its pods or the next plan.
+// A client writes the API server's response into the objects of the plan. That must not
+// change the job, its pods or the next plan.
 func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				clean := object.DeepCopyObject()
 				if scribbleOver(reflect.ValueOf(object)); reflect.DeepEqual(clean, object) {
-					t.Errorf("scribbling over %T changes nothing, so nothing is tested", object)
+					t.Errorf("changes to %T have no effect, so nothing is tested", object)
 				}
 			}
 			if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {
@@ -62,7 +62,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 	}
 }
 
-// scribbleOver writes to everything that can be reached from a value.
+// scribbleOver changes everything that is reachable from a value.
 func scribbleOver(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -11,8 +11,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// What is deleted in each stage. Keys of finished jobs always are, pods as the user
-// says, and the rest goes with the job.
+// The objects that are deleted in each stage. The keys of a finished job are always
+// deleted, pods depend on cleanPodPolicy, and the rest is deleted with the job.
 func TestRemovedObjects(t *testing.T) {
 	const (
 		keys, workload, launcher = "Secret resnet-ssh-key", "Job resnet-launcher", "Pod resnet-launcher-r0"
@@ -57,9 +57,9 @@ func TestRemovedObjects(t *testing.T) {
 			whole{job: ofMPIJob(cleans(running)), state: of(Finished, succeeded, workers(corev1.PodPending, corev1.PodUnknown, ""))},
 			[]string{keys, first, second, third},
 		},
-		"finished, Running, all have finished":    {whole{job: ofMPIJob(cleans(running)), state: of(Finished, failed, ended)}, []string{keys}},
-		"finished, Running, so does the launcher": {whole{job: ofMPIJob(cleans(running)), state: of(Finished, isRunning, mixed)}, []string{keys, launcher, first}},
-		"finished, Running, a sidecar still runs": {whole{job: ofMPIJob(cleans(running)), state: sidecar}, []string{keys, first}},
+		"finished, Running, all have finished":       {whole{job: ofMPIJob(cleans(running)), state: of(Finished, failed, ended)}, []string{keys}},
+		"finished, Running, the launcher still runs": {whole{job: ofMPIJob(cleans(running)), state: of(Finished, isRunning, mixed)}, []string{keys, launcher, first}},
+		"finished, Running, a sidecar still runs":    {whole{job: ofMPIJob(cleans(running)), state: sidecar}, []string{keys, first}},
 		"finished, All":                            {whole{job: ofMPIJob(cleans(all)), state: of(Finished, succeeded, mixed)}, []string{keys, workload, launcher, first, second, third}},
 		"finished, All, the launcher still runs":   {whole{job: ofMPIJob(cleans(all)), state: of(Finished, isRunning, mixed)}, []string{keys, workload, launcher, first, second, third}},
 		"finished, All, no workload":               {whole{job: ofMPIJob(cleans(all)), noWorkload: true, state: of(Finished, succeeded, ended)}, []string{keys, launcher, first, second}},
@@ -72,33 +72,33 @@ func TestRemovedObjects(t *testing.T) {
 		"finished, a TrainJob, None":               {whole{job: ofTrainJob(trainJobCleans(none)), state: bert(Finished, succeeded, isRunning, succeeded)}, []string{setKeys}},
 		"finished, a TrainJob, None, it runs":      {whole{job: ofTrainJob(trainJobCleans(none)), state: bert(Finished, isRunning, isRunning, succeeded)}, []string{setKeys, setLauncher}},
 		"finished, a TrainJob, All":                {whole{job: ofTrainJob(trainJobCleans(all)), state: bert(Finished, succeeded, isRunning, succeeded)}, []string{setKeys, set, setLauncher, setFirst, setSecond}},
-		"finished, a TrainJob while it fetches":    {whole{job: ofTrainJob(data...), noWorkload: true, state: fetcher(State{Stage: Finished}, isRunning)}, []string{setKeys, fetching}},
-		"finished, None, while it fetches":         {whole{job: ofTrainJob(withData(trainJobCleans(none))...), noWorkload: true, state: fetcher(State{Stage: Finished}, isRunning)}, []string{setKeys, fetching}},
-		"finished, a TrainJob that has fetched":    {whole{job: ofTrainJob(data...), state: fetcher(bert(Finished, succeeded), succeeded)}, []string{setKeys}},
-		"finished, All, that has fetched":          {whole{job: ofTrainJob(withData(trainJobCleans(all))...), state: fetcher(bert(Finished, succeeded), succeeded)}, []string{setKeys, set, setLauncher, fetching}},
+		"finished, a TrainJob that initializes":    {whole{job: ofTrainJob(data...), noWorkload: true, state: fetcher(State{Stage: Finished}, isRunning)}, []string{setKeys, fetching}},
+		"finished, None, initializing":             {whole{job: ofTrainJob(withData(trainJobCleans(none))...), noWorkload: true, state: fetcher(State{Stage: Finished}, isRunning)}, []string{setKeys, fetching}},
+		"finished, an initialized TrainJob":        {whole{job: ofTrainJob(data...), state: fetcher(bert(Finished, succeeded), succeeded)}, []string{setKeys}},
+		"finished, All, initialized":               {whole{job: ofTrainJob(withData(trainJobCleans(all))...), state: fetcher(bert(Finished, succeeded), succeeded)}, []string{setKeys, set, setLauncher, fetching}},
 		"finished, a TrainJob in a gang":           {whole{job: ofTrainJob(), has: hasVolcano, state: bert(Finished, succeeded)}, []string{setGroup, setKeys}},
 		"suspended, workload and pods":             {whole{job: ofMPIJob(), state: of(Suspended, isRunning, mixed)}, []string{workload, launcher, first, second, third}},
 		"suspended, the group":                     {whole{job: ofMPIJob(), has: hasNative, state: State{Stage: Suspended}}, []string{workload, "PodGroup resnet"}},
-		"suspended, whatever cleanPodPolicy":       {whole{job: ofMPIJob(cleans(none)), state: of(Suspended, failed, ended)}, []string{workload, launcher, first, second}},
+		"suspended, in spite of cleanPodPolicy":    {whole{job: ofMPIJob(cleans(none)), state: of(Suspended, failed, ended)}, []string{workload, launcher, first, second}},
 		"suspended, nothing exists":                {whole{job: ofMPIJob(), noWorkload: true, state: State{Stage: Suspended}}, nil},
 		"suspended, a TrainJob":                    {whole{job: ofTrainJob(), state: bert(Suspended, isRunning, isRunning, isRunning)}, []string{set, setLauncher, setFirst, setSecond}},
-		"suspended, a TrainJob while it fetches":   {whole{job: ofTrainJob(data...), noWorkload: true, state: fetcher(State{Stage: Suspended}, isRunning)}, []string{fetching}},
+		"suspended, a TrainJob that initializes":   {whole{job: ofTrainJob(data...), noWorkload: true, state: fetcher(State{Stage: Suspended}, isRunning)}, []string{fetching}},
 		"suspended, a TrainJob in a gang and data": {whole{job: ofTrainJob(data...), has: hasCoscheduling, state: fetcher(State{Stage: Suspended}, succeeded)}, []string{set, fetching, setGroup}},
-		"held, pods and not the workload":          {whole{job: ofTrainJob(), state: bert(Held, isRunning, isRunning, failed)}, []string{setLauncher, setFirst, setSecond}},
-		"held, not what was fetched":               {whole{job: ofTrainJob(data...), state: fetcher(bert(Held, corev1.PodPending), succeeded)}, []string{setLauncher}},
+		"held, pods but not the workload":          {whole{job: ofTrainJob(), state: bert(Held, isRunning, isRunning, failed)}, []string{setLauncher, setFirst, setSecond}},
+		"held, not the fetched data":               {whole{job: ofTrainJob(data...), state: fetcher(bert(Held, corev1.PodPending), succeeded)}, []string{setLauncher}},
 		"held, an MPIJob in a gang":                {whole{job: ofMPIJob(), has: hasVolcano, state: of(Held, isRunning, mixed)}, []string{launcher, first, second, third}},
 		"restarting, every pod of a TrainJob":      {whole{job: ofTrainJob(), state: bert(Restarting, failed, isRunning, failed)}, []string{setLauncher, setFirst, setSecond}},
-		"restarting, not what was fetched":         {whole{job: ofTrainJob(data...), state: fetcher(bert(Restarting, failed), succeeded)}, []string{setLauncher}},
+		"restarting, not the fetched data":         {whole{job: ofTrainJob(data...), state: fetcher(bert(Restarting, failed), succeeded)}, []string{setLauncher}},
 		// A launcher that has finished is kept for its log.
 		"restarting, no pod of an MPIJob":               {whole{job: ofMPIJob(), state: of(Restarting, failed, mixed)}, nil},
 		"restarting, a launcher whose container exited": {whole{job: ofMPIJob(), state: exited}, nil},
-		"restarting, a launcher that is not over":       {whole{job: ofMPIJob(), state: of(Restarting, isRunning, mixed)}, []string{launcher}},
+		"restarting, a running launcher":                {whole{job: ofMPIJob(), state: of(Restarting, isRunning, mixed)}, []string{launcher}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			plan := tc.plan(t)
 			if diff := cmp.Diff(tc.want, describeAll(t, plan.Remove)); diff != "" {
-				t.Errorf("what must go (-want +got):\n%s", diff)
+				t.Errorf("what must be deleted (-want +got):\n%s", diff)
 			}
 			if len(plan.Ensure)+len(plan.Pods) > 0 {
 				t.Errorf("%v must exist", describeAll(t, slices.Concat(plan.Ensure, podObjects(plan))))
@@ -113,7 +113,7 @@ func TestRemovedObjects(t *testing.T) {
 	}
 }
 
-// wantUID: a pod or workload of the same name that came later must not be deleted.
+// wantUID checks the UID: a newer pod or workload of the same name must not be deleted.
 func wantUID(t *testing.T, name, described, uid string) {
 	t.Helper()
 	switch want := map[string]string{"Pod " + name: "uid-of-" + name, "Job " + name: string(workloadUID), "JobSet " + name: string(workloadUID)}[described]; {
@@ -122,7 +122,7 @@ func wantUID(t *testing.T, name, described, uid string) {
 	}
 }
 
-// What is being deleted need not be deleted again.
+// Pods that are being deleted are not deleted again.
 func TestDeletedPodsAreNotRemovedAgain(t *testing.T) {
 	for _, stage := range []Stage{Suspended, Held, Restarting, Finished} {
 		state := State{Stage: stage, Launchers: existing(trainJob(), training.RoleLauncher, 0, corev1.PodRunning), Workers: existing(trainJob(), training.RoleWorker, 0, corev1.PodRunning)}
@@ -131,13 +131,13 @@ func TestDeletedPodsAreNotRemovedAgain(t *testing.T) {
 		}
 		for _, object := range (whole{job: ofTrainJob(), state: state}).plan(t).Remove {
 			if _, isPod := object.(*corev1.Pod); isPod {
-				t.Errorf("%s: %s must go", stage, describe(t, object))
+				t.Errorf("%s: %s must be deleted", stage, describe(t, object))
 			}
 		}
 	}
 }
 
-// A launcher's pod keeps its finalizer for as long as the pod decides the job.
+// A launcher's pod keeps its finalizer while the job's result depends on it.
 func TestReleased(t *testing.T) {
 	first := existing(trainJob(), training.RoleLauncher, 0, corev1.PodFailed)
 	second := existing(trainJob(), training.RoleLauncher, 1, corev1.PodRunning)

@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// planned is a job and how its pods get the agent.
+// planned is a job, and how its pods get the agent.
 type planned struct {
 	job    func() *job.Job
 	method Method
@@ -25,7 +25,7 @@ func ofMPIJob(options ...option) func() *job.Job {
 	return func() *job.Job { return mpiJob(options...) }
 }
 
-// goldens are pods worth looking at: the name says why.
+// goldens are jobs whose pod templates are stored.
 var goldens = map[string]planned{
 	"an MPIJob, the agent by image volume":   {job: ofMPIJob(), method: ImageVolume},
 	"an MPIJob, the agent by init container": {job: ofMPIJob(), method: InitContainer},
@@ -50,7 +50,7 @@ var goldens = map[string]planned{
 
 	"a launcher without a command, by image volume":   {job: ofMPIJob(launcherCommand()), method: ImageVolume},
 	"a launcher without a command, by init container": {job: ofMPIJob(launcherCommand()), method: InitContainer},
-	// The words are for the image's entrypoint: only it knows what to do with them.
+	// The arguments are for the image's entrypoint.
 	"a launcher with args only": {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume},
 
 	"a read-only root":                             {job: ofMPIJob(both(readOnlyRoot)), method: ImageVolume},
@@ -60,7 +60,7 @@ var goldens = map[string]planned{
 	"the user's own init containers stay in order": {job: ofMPIJob(both(ownContainers)), method: InitContainer},
 	"the gate is last of the init containers":      {job: ofMPIJob(both(ownContainers), launcherCommand()), method: InitContainer},
 	"everything else that a template has stays":    {job: ofMPIJob(both(ownEverything)), method: ImageVolume},
-	"a pod that has no time to end":                {job: ofMPIJob(both(noGrace)), method: ImageVolume},
+	"a pod without a grace period":                 {job: ofMPIJob(both(noGrace)), method: ImageVolume},
 }
 
 func TestGoldens(t *testing.T) {
@@ -77,12 +77,12 @@ func TestGoldens(t *testing.T) {
 
 func goldenFile(name string) string {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == ',' || r == '\'' })
-	// The s of "user's" is no word.
+	// Drop the s of "user's".
 	words = slices.DeleteFunc(words, func(word string) bool { return word == "s" })
 	return filepath.Join("testdata", strings.Join(words, "-")+".golden.yaml")
 }
 
-// render is the launcher's template and the workers', as two documents.
+// render is the templates of launcher and workers, as two documents.
 func render(t *testing.T, tc planned) []byte {
 	t.Helper()
 	j := tc.job()

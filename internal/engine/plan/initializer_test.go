@@ -48,7 +48,7 @@ func TestInitializerPod(t *testing.T) {
 func TestFetches(t *testing.T) {
 	type fetch struct {
 		Name, Command, Secret string
-		// Mounts are what is mounted where; those that cannot be written have a mark.
+		// Mounts are volumes and their paths; read-only ones are marked.
 		Mounts []string
 	}
 	workspace := "trireme-workspace /workspace"
@@ -73,7 +73,7 @@ func TestFetches(t *testing.T) {
 				{"model", "/initializer fetch --kind model hf://org/model /workspace/model", "hub", []string{workspace}},
 			},
 		},
-		"both from claims, one of them the workspace itself": {
+		"both from PVCs, one of them the workspace itself": {
 			[]trainOption{fetches("pvc://archive/sets/one", "pvc://shared"), claim("shared")},
 			[]fetch{
 				{"dataset", "/initializer fetch --kind dataset --from /source pvc://archive/sets/one /workspace/dataset", "", []string{workspace, "trireme-from-dataset /source read-only"}},
@@ -116,11 +116,11 @@ func TestClaims(t *testing.T) {
 		wantMode   corev1.PersistentVolumeAccessMode
 		wantClass  string
 	}{
-		"one that is there":         {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), claim("shared")}, wantMounts: []string{"shared"}},
-		"a new one for several":     {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), newClaim("2Ti", "fast")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany, wantClass: "fast"},
-		"a new one for two":         {options: []trainOption{nodes(2), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany},
-		"a new one for one":         {options: []trainOption{nodes(1), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteOnce},
-		"copied from another claim": {options: []trainOption{fetches("pvc://archive/sets", ""), claim("shared")}, wantMounts: []string{"shared", "archive"}},
+		"an existing PVC":               {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), claim("shared")}, wantMounts: []string{"shared"}},
+		"a new PVC for several workers": {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), newClaim("2Ti", "fast")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany, wantClass: "fast"},
+		"a new PVC for two workers":     {options: []trainOption{nodes(2), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany},
+		"a new PVC for one worker":      {options: []trainOption{nodes(1), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteOnce},
+		"copied from another PVC":       {options: []trainOption{fetches("pvc://archive/sets", ""), claim("shared")}, wantMounts: []string{"shared", "archive"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestClaims(t *testing.T) {
 			if diff := cmp.Diff(tc.wantMounts, claimsOf(&initializerIn(t, plan).Spec)); diff != "" {
 				t.Errorf("the initializer's claims (-want +got):\n%s", diff)
 			}
-			// The pods of the job find what was fetched, and not where it came from.
+			// The job's pods mount the fetched data, but not its source.
 			for name, pod := range podsOf(whole{job: ofTrainJob(tc.options...)}.plan(t)) {
 				if diff := cmp.Diff(tc.wantMounts[:1], claimsOf(&pod.Spec)); diff != "" {
 					t.Errorf("claims of %s (-want +got):\n%s", name, diff)
@@ -163,7 +163,7 @@ func claimsOf(pod *corev1.PodSpec) (names []string) {
 	return names
 }
 
-// It runs as the job's pods do, in their place, and never as root for itself.
+// The initializer runs with the security settings of the workers.
 func TestInitializerSecurity(t *testing.T) {
 	likeWorkers := func(template *corev1.PodTemplateSpec) {
 		ownEverything(template)
@@ -185,7 +185,7 @@ func TestInitializerSecurity(t *testing.T) {
 	if diff := cmp.Diff(want, pod.SecurityContext); diff != "" {
 		t.Errorf("security context (-want +got):\n%s", diff)
 	}
-	// The nodes with GPUs are for those who need them.
+	// The initializer must not use nodes with GPUs.
 	if len(pod.NodeSelector) > 0 || len(pod.Containers[0].Resources.Limits) != 2 {
 		t.Errorf("it asks for the nodes %v and for %v", pod.NodeSelector, pod.Containers[0].Resources.Limits)
 	}
@@ -196,10 +196,10 @@ func TestFSGroup(t *testing.T) {
 		context *corev1.PodSecurityContext
 		want    *int64
 	}{
-		"the operator's user":      {want: new(int64(1000))},
-		"a user of the runtime's":  {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7))}, want: new(int64(7))},
-		"a group of the runtime's": {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7)), FSGroup: new(int64(8))}, want: new(int64(8))},
-		"root needs none":          {context: &corev1.PodSecurityContext{RunAsUser: new(int64(0))}},
+		"the operator's user":    {want: new(int64(1000))},
+		"a user of the runtime":  {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7))}, want: new(int64(7))},
+		"a group of the runtime": {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7)), FSGroup: new(int64(8))}, want: new(int64(8))},
+		"root needs none":        {context: &corev1.PodSecurityContext{RunAsUser: new(int64(0))}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

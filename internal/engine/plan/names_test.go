@@ -33,11 +33,11 @@ func TestNames(t *testing.T) {
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
 			Workload: "bert", LauncherHost: "bert-launcher-0-0",
 		}},
-		"a TrainJob with a claim that is there": {job: trainJob(fetches("s3://bucket/set", ""), claim("shared")), want: Names{
+		"a TrainJob with an existing PVC": {job: trainJob(fetches("s3://bucket/set", ""), claim("shared")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
 			Workload: "bert", LauncherHost: "bert-launcher-0-0", Workspace: "shared",
 		}},
-		"a TrainJob with a claim of its own": {job: trainJob(fetches("s3://bucket/set", ""), newClaim("1Gi", "")), want: Names{
+		"a TrainJob with a new PVC": {job: trainJob(fetches("s3://bucket/set", ""), newClaim("1Gi", "")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
 			Workload: "bert", LauncherHost: "bert-launcher-0-0", Workspace: "bert-workspace",
 		}},
@@ -66,8 +66,7 @@ func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Su
 	return ""
 }
 
-// Whatever name admission accepts, every name that is made of it is one that
-// Kubernetes and DNS accept.
+// For every name that admission accepts, Kubernetes and DNS accept all derived names.
 func TestLongestNamesFit(t *testing.T) {
 	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
 		return rules.CreateMPIJob(mpiJobObject(named(name), replicas(100)), in)
@@ -83,12 +82,12 @@ func TestLongestNamesFit(t *testing.T) {
 	ofMPIJob := ofMPIJob(named(ofMPIJobNamed), replicas(100), networkPolicy(training.NetworkPolicyDefault))
 	ofTrainJob := ofTrainJob(trainJobNamed(ofTrainJobNamed), nodes(64), fetches("s3://bucket/set", ""), newClaim("1Gi", ""), trainJobNetworkPolicy(training.NetworkPolicyDefault))
 	tests := map[string]whole{
-		"an MPIJob":         {job: ofMPIJob},
-		"a TrainJob":        {job: ofTrainJob},
-		"while it fetches":  {job: ofTrainJob, state: State{Stage: Initializing}},
-		"an MPIJob, gang":   {job: ofMPIJob, has: hasCoscheduling},
-		"a TrainJob, gang":  {job: ofTrainJob, has: hasVolcano},
-		"a TrainJob, group": {job: ofTrainJob, has: hasNative},
+		"an MPIJob":          {job: ofMPIJob},
+		"a TrainJob":         {job: ofTrainJob},
+		"while initializing": {job: ofTrainJob, state: State{Stage: Initializing}},
+		"an MPIJob, gang":    {job: ofMPIJob, has: hasCoscheduling},
+		"a TrainJob, gang":   {job: ofTrainJob, has: hasVolcano},
+		"a TrainJob, group":  {job: ofTrainJob, has: hasNative},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +110,7 @@ func TestLongestNamesFit(t *testing.T) {
 	}
 }
 
-// Admission accepts what a job is called after a restart, and after the next one,
-// whatever its name is.
+// Admission accepts the name of a retried job, and of a job that is retried again.
 func TestRetryNamesAreAccepted(t *testing.T) {
 	rules := validation.NewRules(config.Default(), false)
 	faults := func(kind job.Kind, name string, workers int32) error {
@@ -154,26 +152,26 @@ func wantLabelValues(t *testing.T, of string, labels map[string]string) {
 	}
 }
 
-// namesMadeOf are the object's own name, and those that host names are made of.
-// JobSet's webhook also checks names that only its own controller would use.
+// namesMadeOf are the names of an object and the base names of its host names. JobSet's
+// webhook also checks names that only its own controller would use.
 func namesMadeOf(object gang.Object) []string {
 	names := []string{object.GetName()}
 	switch object := object.(type) {
 	case *corev1.Pod:
-		// The name of a pod may be longer: its host name is what DNS knows.
+		// The name of a pod may be longer: only its host name is in DNS.
 		names = slices.DeleteFunc([]string{object.Spec.Hostname, object.Spec.Subdomain}, func(name string) bool { return name == "" })
 	case *jobset.JobSet:
 		names = append(names, object.Spec.Network.Subdomain)
 		for _, replicated := range object.Spec.ReplicatedJobs {
 			last := *replicated.Template.Spec.Completions - 1
-			// JobSet counts the suffix in that a pod's name gets.
+			// JobSet counts the suffix of a pod's name.
 			names = append(names, fmt.Sprintf("%s-%s-0", object.Name, replicated.Name), fmt.Sprintf("%s-%s-0-%d-abcde", object.Name, replicated.Name, last))
 		}
 	}
 	return names
 }
 
-// What is in the hostfile is what pods are called.
+// The hostfile has the host names of the pods.
 func TestHostsMatchPods(t *testing.T) {
 	tests := map[string]struct {
 		whole

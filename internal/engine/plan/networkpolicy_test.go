@@ -12,8 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// Who may reach whom is in test/networkpolicy, which asks an evaluator of
-// policies; here is what users find in their namespace.
+// test/networkpolicy evaluates the policies; this test shows the objects.
 func TestNetworkPolicies(t *testing.T) {
 	tests := map[string]struct {
 		kind     job.Kind
@@ -24,8 +23,8 @@ func TestNetworkPolicies(t *testing.T) {
 		"an MPIJob, Restricted":                {kind: job.KindMPIJob, template: training.NetworkPolicyRestricted, ports: []int32{443}},
 		"a TrainJob, Default":                  {kind: job.KindTrainJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
 		"a TrainJob, Restricted, with storage": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443, 9000}},
-		// An empty rule would be one that opens everything.
-		"a TrainJob, Restricted, without a way out": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
+		// An empty rule would allow everything.
+		"a TrainJob, Restricted, without egress ports": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
 	}
 	files := map[string]bool{}
 	for name, tc := range tests {

@@ -19,7 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// everyPlan calls check with every plan that makes something.
+// everyPlan calls check with every plan that creates something.
 func everyPlan(t *testing.T, check func(t *testing.T, tc whole, plan Plan)) {
 	t.Helper()
 	j := 0
@@ -63,7 +63,7 @@ func TestOwners(t *testing.T) {
 	})
 }
 
-// A job of the other kind may have had the same name a moment ago.
+// A job of the other kind may have had the same name just before.
 func TestSelectorsIncludeKind(t *testing.T) {
 	found := 0
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
@@ -90,7 +90,7 @@ func TestSelectorsIncludeKind(t *testing.T) {
 	}
 }
 
-// selectors are the labels of all selectors in an object, wherever they stand.
+// selectors are the labels of all selectors in an object.
 func selectors(content any) (found []map[string]any) {
 	switch content := content.(type) {
 	case map[string]any:
@@ -176,7 +176,7 @@ func TestWorldSizes(t *testing.T) {
 	}
 }
 
-// These bytes are read by programs that are not ours.
+// Other programs read these files, so they must not change.
 func TestLauncherFiles(t *testing.T) {
 	tests := map[string]struct {
 		whole
@@ -213,7 +213,7 @@ func numbered(form string, count int) string {
 	return text.String()
 }
 
-// Keys are made where there is randomness, and only if there are none yet.
+// The operator creates keys, and only if there are none yet.
 func TestSecretHasNoData(t *testing.T) {
 	for kind, tc := range map[string]struct {
 		whole
@@ -237,7 +237,7 @@ func TestSecretHasNoData(t *testing.T) {
 	}
 }
 
-// Kueue suspends and resumes a workload. Whatever we said would be one word too many.
+// Kueue suspends and resumes a workload, so the plan must not set the field.
 func TestWorkloadsAreNotSuspended(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		for _, object := range plan.Ensure {
@@ -270,7 +270,7 @@ func TestQueueLabelsReachTheJobSet(t *testing.T) {
 	if diff := cmp.Diff(want, set.Labels); diff != "" {
 		t.Errorf("labels of the JobSet (-want +got):\n%s", diff)
 	}
-	// A pod with the label would be queued by itself.
+	// Kueue would queue a pod with the label separately.
 	if len(plan.Pods) == 0 {
 		t.Error("no pods")
 	}

@@ -63,7 +63,7 @@ func networkPolicy(template training.NetworkPolicyTemplate) option {
 
 func hostNetwork(template *corev1.PodTemplateSpec) { template.Spec.HostNetwork = true }
 
-// ownNames are words of the user's in the places of ours.
+// ownNames sets labels and annotations of the user with the keys of the plan's.
 func ownNames(template *corev1.PodTemplateSpec) {
 	template.Labels = merged(template.Labels, map[string]string{training.LabelJobName: "another", training.IstioInject: "true", training.LabelReplicaIndex: "7"})
 	template.Annotations = merged(template.Annotations, map[string]string{training.IstioInject: "true", "note": "ours"})
@@ -92,7 +92,7 @@ func nodes(count int32) trainOption {
 	}
 }
 
-// slots are those that the job says; the runtime has others.
+// slots sets the job's slots; the runtime has others.
 func slots(count int32) trainOption {
 	return func(trainJob *v2alpha1.TrainJob, _ *v2alpha1.TrainingRuntimeSpec) {
 		trainJob.Spec.Trainer.SlotsPerWorker = &count
@@ -117,7 +117,7 @@ func trainJobNetworkPolicy(template training.NetworkPolicyTemplate) trainOption 
 	}
 }
 
-// inQueue has all that Kueue reads of a job, and labels that are none of its.
+// inQueue sets all labels that Kueue reads, and others.
 func inQueue(trainJob *v2alpha1.TrainJob, _ *v2alpha1.TrainingRuntimeSpec) {
 	trainJob.Labels = map[string]string{
 		"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "3600",
@@ -131,8 +131,8 @@ func asksVolcano(queue, priorityClass string) trainOption {
 	}
 }
 
-// runtimeSaysMuch has everything in its templates that ours could be mixed up
-// with, and the job has more of it.
+// runtimeSaysMuch sets fields in the runtime's templates that could conflict with the
+// plan's, and more in the job.
 func runtimeSaysMuch(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 	for i := range runtime.Template.Spec.ReplicatedJobs {
 		ownEverything(&runtime.Template.Spec.ReplicatedJobs[i].Template)
@@ -142,7 +142,7 @@ func runtimeSaysMuch(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRunt
 		corev1.EnvVar{Name: "MPIJOB_ROLE", Value: "theirs"}, corev1.EnvVar{Name: "MPIJOB_WORLD_SIZE", Value: "2"})
 }
 
-// fetches names a dataset and a model; empty is none.
+// fetches sets a dataset and a model; empty is none.
 func fetches(dataset, model string) trainOption {
 	return func(trainJob *v2alpha1.TrainJob, _ *v2alpha1.TrainingRuntimeSpec) {
 		trainJob.Spec.Initializer = &v2alpha1.Initializer{}
@@ -177,7 +177,7 @@ func newClaim(size, class string) trainOption {
 	}
 }
 
-// runtimeDoes changes the templates of both roles alike.
+// runtimeDoes changes the templates of both roles.
 func runtimeDoes(change func(*corev1.PodTemplateSpec)) trainOption {
 	return func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 		for i := range runtime.Template.Spec.ReplicatedJobs {
@@ -192,7 +192,7 @@ func runsSSHD(template *corev1.PodTemplateSpec) {
 	}
 }
 
-// withoutCommand leaves it to the image's entrypoint to start MPI.
+// withoutCommand lets the image's entrypoint start MPI.
 func withoutCommand(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 	trainJob.Spec.Trainer.Command, trainJob.Spec.Trainer.Args = nil, nil
 	runtime.Template.Spec.ReplicatedJobs[0].Template.Spec.Containers[0].Command = nil

@@ -45,9 +45,6 @@ type Environment struct {
 	EgressPorts []int32
 }
 
-// Surroundings is the former name of Environment.
-type Surroundings = Environment
-
 // State is the observed state of the job's objects.
 type State struct {
 	Stage Stage

@@ -13,36 +13,36 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// plans are jobs worth looking at as a whole: the name says why. Each one is a
-// stage, a kind, a gang or a word of the user's that others do not have; what
-// differs in less than that is in the tables below.
+// plans are jobs whose whole plans are stored. Each has a stage, a kind, a gang
+// scheduler or a setting that the others do not have; smaller differences are in the
+// tables below.
 var plans = map[string]whole{
-	"MPIJob without a gang":             {job: ofMPIJob()},
-	"MPIJob, coscheduling":              {job: ofMPIJob(timeout(120)), has: hasCoscheduling},
-	"MPIJob, volcano":                   {job: ofMPIJob(priority("urgent"), volcanoQueue("research")), has: hasVolcano},
-	"MPIJob, native":                    {job: ofMPIJob(priority("urgent")), has: hasNative, method: InitContainer},
-	"MPIJob, the launcher runs ranks":   {job: ofMPIJob(launcherRunsRanks), has: hasCoscheduling},
-	"MPIJob, the launcher alone":        {job: ofMPIJob(launcherRunsRanks, noWorkers)},
-	"MPIJob, an sshd of the image":      {job: ofMPIJob(asUser)},
-	"MPIJob on the host's network":      {job: ofMPIJob(both(hostNetwork))},
-	"MPIJob, a template that says much": {job: ofMPIJob(both(ownEverything), both(ownNames))},
+	"MPIJob without a gang":                 {job: ofMPIJob()},
+	"MPIJob, coscheduling":                  {job: ofMPIJob(timeout(120)), has: hasCoscheduling},
+	"MPIJob, volcano":                       {job: ofMPIJob(priority("urgent"), volcanoQueue("research")), has: hasVolcano},
+	"MPIJob, native":                        {job: ofMPIJob(priority("urgent")), has: hasNative, method: InitContainer},
+	"MPIJob, the launcher runs ranks":       {job: ofMPIJob(launcherRunsRanks), has: hasCoscheduling},
+	"MPIJob, the launcher alone":            {job: ofMPIJob(launcherRunsRanks, noWorkers)},
+	"MPIJob, an sshd of the image":          {job: ofMPIJob(asUser)},
+	"MPIJob on the host's network":          {job: ofMPIJob(both(hostNetwork))},
+	"MPIJob, a template with many settings": {job: ofMPIJob(both(ownEverything), both(ownNames))},
 
 	"MPIJob, restarted": {job: ofMPIJob(), state: State{Restart: 2}},
 	"MPIJob, suspended": {job: ofMPIJob(), has: hasVolcano, state: State{Stage: Suspended, Workers: workers(corev1.PodRunning, corev1.PodPending)}},
 	"MPIJob, finished":  {job: ofMPIJob(), has: hasNative, state: State{Stage: Finished, Workers: workers(corev1.PodRunning, corev1.PodFailed), Launchers: existing(mpiJob(), training.RoleLauncher, 0, corev1.PodRunning)}},
 
-	"TrainJob without a gang":            {job: ofTrainJob(nodes(3))},
-	"TrainJob, coscheduling, in a queue": {job: ofTrainJob(nodes(3), slots(2), inQueue), has: hasCoscheduling},
-	"TrainJob, volcano":                  {job: ofTrainJob(nodes(3), asksVolcano("research", "urgent")), has: hasVolcano},
-	"TrainJob, native, restarted":        {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer, state: State{Restart: 2}},
-	"TrainJob, a runtime that says much": {job: ofTrainJob(nodes(3), runtimeSaysMuch)},
-	"TrainJob with data":                 {job: ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), claim("shared"))},
+	"TrainJob without a gang":                {job: ofTrainJob(nodes(3))},
+	"TrainJob, coscheduling, in a queue":     {job: ofTrainJob(nodes(3), slots(2), inQueue), has: hasCoscheduling},
+	"TrainJob, volcano":                      {job: ofTrainJob(nodes(3), asksVolcano("research", "urgent")), has: hasVolcano},
+	"TrainJob, native, restarted":            {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer, state: State{Restart: 2}},
+	"TrainJob, a runtime with many settings": {job: ofTrainJob(nodes(3), runtimeSaysMuch)},
+	"TrainJob with data":                     {job: ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), claim("shared"))},
 
-	"TrainJob, fetching to a claim that is there": {
+	"TrainJob, initializing to an existing PVC": {
 		job:   ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), secrets("s3", "hub"), claim("shared")),
 		state: State{Stage: Initializing},
 	},
-	"TrainJob, fetching to a claim of its own": {
+	"TrainJob, initializing to a new PVC": {
 		job:   ofTrainJob(nodes(3), fetches("pvc://archive/sets/one", ""), newClaim("200Gi", "fast"), trainJobNetworkPolicy(training.NetworkPolicyRestricted)),
 		state: State{Stage: Initializing}, has: hasCoscheduling,
 	},
@@ -72,8 +72,8 @@ func TestPlans(t *testing.T) {
 	goldenfile.NoOthers(t, "testdata/plan/*", files)
 }
 
-// What others refer to comes first: a pod whose Secret or group is not there
-// waits for it without need.
+// Objects that others refer to come first: a pod whose Secret or group is missing would
+// wait.
 func TestObjectsInOrder(t *testing.T) {
 	support := []string{"Service resnet-worker", "ConfigMap resnet-hostfile", "Secret resnet-ssh-key"}
 	twoWorkers := []string{"Pod resnet-worker-0", "Pod resnet-worker-1"}
@@ -94,11 +94,11 @@ func TestObjectsInOrder(t *testing.T) {
 		"an MPIJob in a gang":                      {whole{job: ofMPIJob(), has: hasVolcano}, slices.Concat(support, group, launcher), withLauncher},
 		"a policy before any pod":                  {whole{job: ofMPIJob(networkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy mpijob-resnet"}, active), withLauncher},
 		"no workers":                               {whole{job: ofMPIJob(launcherRunsRanks, noWorkers)}, active, withLauncher[2:]},
-		"no workers are no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, active, withLauncher[2:]},
-		"a launcher that waits":                    {whole{job: ofMPIJob(launcherWaits)}, active, twoWorkers},
-		"a launcher that has waited":               {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, active, withLauncher},
-		"a launcher that would keep its gang back": {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, launcher), withLauncher},
-		"workers that are ready hold nobody back":  {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, active, withLauncher},
+		"no workers, so no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, active, withLauncher[2:]},
+		"a waiting launcher":                       {whole{job: ofMPIJob(launcherWaits)}, active, twoWorkers},
+		"a launcher after its workers are ready":   {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, active, withLauncher},
+		"a waiting launcher in a gang":             {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, launcher), withLauncher},
+		"ready workers":                            {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, active, withLauncher},
 		"an MPIJob whose workload has no UID yet":  {whole{job: ofMPIJob(), noWorkload: true}, active, nil},
 		"an MPIJob, restarted":                     {whole{job: ofMPIJob(), state: State{Restart: 3}}, active, append(slices.Clone(twoWorkers), "Pod resnet-launcher-r3")},
 		"a TrainJob":                               {whole{job: ofTrainJob(nodes(2))}, slices.Concat(ofBert, set), bertPods},
@@ -109,20 +109,20 @@ func TestObjectsInOrder(t *testing.T) {
 			whole{job: ofTrainJob(nodes(2)), state: State{Restart: 1}}, slices.Concat(ofBert, set),
 			[]string{"Pod bert-worker-0-0-r1", "Pod bert-worker-0-1-r1", "Pod bert-launcher-0-0-r1"},
 		},
-		// The claim belongs to the stage before, and stays.
+		// The PVC was created in the stage before.
 		"a TrainJob with data": {whole{job: ofTrainJob(append(data, nodes(2))...)}, slices.Concat(ofBert, set), bertPods},
-		"fetching, and neither group nor keys": {
+		"initializing, without group and keys": {
 			whole{job: ofTrainJob(data...), has: hasCoscheduling, noWorkload: true, state: State{Stage: Initializing}},
 			[]string{"PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
-		"fetching under a policy": {
+		"initializing with a policy": {
 			whole{job: ofTrainJob(append(data, trainJobNetworkPolicy(restricted))...), noWorkload: true, state: State{Stage: Initializing}},
 			[]string{"NetworkPolicy trainjob-bert-network", "PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
-		"fetching to a claim that is there": {
+		"initializing to an existing PVC": {
 			whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing}}, nil, fetcher,
 		},
-		"fetching after a restart": {
+		"initializing after a restart": {
 			whole{job: ofTrainJob(data...), noWorkload: true, state: State{Stage: Initializing, Restart: 1}},
 			[]string{"PersistentVolumeClaim bert-workspace"}, []string{"Pod bert-initializer-r1"},
 		},
@@ -138,7 +138,7 @@ func TestObjectsInOrder(t *testing.T) {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 			if len(plan.Remove) > 0 {
-				t.Errorf("%v must go", describeAll(t, plan.Remove))
+				t.Errorf("%v must be deleted", describeAll(t, plan.Remove))
 			}
 		})
 	}

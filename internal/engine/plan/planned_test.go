@@ -25,7 +25,7 @@ import (
 
 const initializerImage = "registry.example.com/trireme/initializer:v0.1.0"
 
-// What clusters have to place pods together.
+// Gang schedulers of clusters.
 var (
 	noGang          = gang.Available{}
 	hasCoscheduling = gang.Available{Served: []job.Scheduler{job.Coscheduling}}
@@ -38,9 +38,8 @@ var (
 // workloadUID is the UID of the workload in these tests.
 const workloadUID types.UID = "9abc"
 
-// whole is a job, where it stands, and the cluster that it is planned for. It is
-// active, with a workload, with image volumes and without a gang, unless it says
-// otherwise.
+// whole is a job, its state, and the cluster that it is planned for. By default it is
+// active, with a workload, with image volumes and without a gang.
 type whole struct {
 	job        func() *job.Job
 	state      State
@@ -55,7 +54,7 @@ func (tc whole) plan(t testing.TB) Plan {
 	return Of(j, tc.stateOf(), environment(t, j, tc.has, tc.method))
 }
 
-// stateOf is the state with what tests need not say: the workload exists.
+// stateOf is the state, with a workload by default.
 func (tc whole) stateOf() State {
 	state := tc.state
 	if state.Stage == "" {
@@ -67,7 +66,7 @@ func (tc whole) stateOf() State {
 	return state
 }
 
-// surroundings are a cluster whose Services do not end in what most do.
+// environment is a cluster with an unusual cluster domain.
 func environment(t testing.TB, j *job.Job, has gang.Available, method Method) Environment {
 	t.Helper()
 	backend, _, err := gang.Choose(j, has)
@@ -83,12 +82,12 @@ func environment(t testing.TB, j *job.Job, has gang.Available, method Method) En
 	}
 }
 
-// workers are pods of an MPIJob called resnet, by their phases.
+// workers are pods of an MPIJob called resnet in these phases.
 func workers(phases ...corev1.PodPhase) []*corev1.Pod {
 	return existing(mpiJob(), training.RoleWorker, 0, phases...)
 }
 
-// existing are pods of a job that exist, of one role and one start, by their phases.
+// existing are existing pods of one role and one start in these phases.
 func existing(j *job.Job, role string, restart int32, phases ...corev1.PodPhase) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(phases))
 	for i, phase := range phases {
@@ -107,7 +106,7 @@ func existing(j *job.Job, role string, restart int32, phases ...corev1.PodPhase)
 	return pods
 }
 
-// kinds knows the kinds of everything that a plan is made of.
+// kinds knows the kinds of all objects of a plan.
 var kinds = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -144,8 +143,8 @@ func describeAll(t testing.TB, objects []gang.Object) []string {
 	return lines
 }
 
-// renderPlan is everything that must exist, as it is sent to an API server, and
-// then the names of what must go.
+// renderPlan is everything that must exist, as YAML, and then the names of what must be
+// deleted.
 func renderPlan(t testing.TB, plan Plan) []byte {
 	t.Helper()
 	var documents [][]byte
@@ -177,7 +176,7 @@ func podObjects(plan Plan) (objects []gang.Object) {
 	return objects
 }
 
-// podsOf are the pods of a plan, by their names.
+// podsOf are the pods of a plan by name.
 func podsOf(plan Plan) map[string]*corev1.Pod {
 	found := map[string]*corev1.Pod{}
 	for _, pod := range plan.Pods {
@@ -198,8 +197,7 @@ func launcherIn(t testing.TB, plan Plan) *corev1.Pod {
 	return nil
 }
 
-// templatesOf are the templates of the workloads among objects, by the names of
-// their roles.
+// templatesOf are the templates of the workloads among objects, by role.
 func templatesOf(objects []gang.Object) map[string]*corev1.PodTemplateSpec {
 	found := map[string]*corev1.PodTemplateSpec{}
 	for _, object := range objects {
@@ -231,10 +229,10 @@ func one[T gang.Object](t testing.TB, objects []gang.Object) T {
 	return found[0]
 }
 
-// container is the first one of a pod: the one that runs the user's program.
+// container is the main container of a pod.
 func container(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] }
 
-// variables are the environment of a container whose variables have values.
+// variables are the environment variables of a container that have values.
 func variables(container *corev1.Container) map[string]string {
 	found := map[string]string{}
 	for _, variable := range container.Env {

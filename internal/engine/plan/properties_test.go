@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// rolePod is what the model says of a role's pods, and what the plan makes of it.
+// rolePod is the template of a role in the model, and in the plan.
 type rolePod struct {
 	role      string
 	model     corev1.PodTemplateSpec
@@ -35,8 +35,8 @@ func noGrace(template *corev1.PodTemplateSpec) {
 	template.Spec.TerminationGracePeriodSeconds = new(int64(0))
 }
 
-// traits are what jobs have or have not; each works together with any other. The
-// order counts: the last one goes over the containers of those before it.
+// traits are features of jobs that can be combined freely. The order counts: the last
+// one changes the containers of those before it.
 var traits = []struct {
 	name string
 	of   option
@@ -55,7 +55,7 @@ var traits = []struct {
 }
 
 // everyJob calls check with every golden and every combination of traits. There are
-// thousands, so that checks compare first and make a diff of what differs.
+// thousands, so checks compare first and compute a diff only if that fails.
 func everyJob(t *testing.T, check func(t *testing.T, tc planned)) {
 	t.Helper()
 	for name, tc := range goldens {
@@ -66,9 +66,9 @@ func everyJob(t *testing.T, check func(t *testing.T, tc planned)) {
 			for _, method := range []Method{ImageVolume, InitContainer} {
 				names, options := traitsOf(chosen)
 				check(t, planned{job: ofMPIJob(options...), method: method})
-				// Thousands of subtests would cost more than what they test.
+				// Thousands of subtests would be slow.
 				if t.Failed() {
-					t.Fatalf("this was a job with [%s], by %s", strings.Join(names, ", "), method)
+					t.Fatalf("a job with [%s], by %s", strings.Join(names, ", "), method)
 				}
 			}
 		}
@@ -89,7 +89,7 @@ func TestTemplatesKeepOtherFields(t *testing.T) {
 		for _, pod := range pods(tc.job(), tc.method) {
 			want := pod.model
 			if pod.runsAgent {
-				// The agent has the whole line behind its own.
+				// The agent's command is followed by the original command line.
 				container := &want.Spec.Containers[0]
 				container.Command, container.Args = slices.Concat(container.Command, container.Args), nil
 			}
@@ -100,8 +100,8 @@ func TestTemplatesKeepOtherFields(t *testing.T) {
 	})
 }
 
-// withoutOurs takes away what the plan may add, and no more: what it adds
-// elsewhere, or changes, is left to be found.
+// withoutOurs removes exactly what the plan may add, so that other additions and changes
+// are found.
 func withoutOurs(pod rolePod) corev1.PodTemplateSpec {
 	template := *pod.got.DeepCopy()
 	spec := &template.Spec
@@ -132,7 +132,7 @@ func withoutOurs(pod rolePod) corev1.PodTemplateSpec {
 	return template
 }
 
-// A test that takes away too much would find nothing.
+// The test above would prove nothing if withoutOurs removed too much.
 func TestChangedFieldsAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a variable": func(pod *corev1.PodSpec) {
@@ -144,7 +144,7 @@ func TestChangedFieldsAreFound(t *testing.T) {
 		"another container":  func(pod *corev1.PodSpec) { pod.Containers[1].Env = []corev1.EnvVar{{Name: "TRIREME_GRACE"}} },
 		"an init container":  func(pod *corev1.PodSpec) { slices.Reverse(pod.InitContainers) },
 		"the pod's own":      func(pod *corev1.PodSpec) { pod.SecurityContext = nil },
-		"a word of a command": func(pod *corev1.PodSpec) {
+		"an argument of a command": func(pod *corev1.PodSpec) {
 			pod.Containers[0].Command = append(pod.Containers[0].Command, "--tag-output")
 		},
 	}
@@ -168,12 +168,12 @@ func TestJobIsNotChanged(t *testing.T) {
 			scribble(&pod.got)
 		}
 		if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {
-			t.Errorf("the job, after its pods were made and written to (-want +got):\n%s", cmp.Diff(want, j))
+			t.Errorf("the job after changes to its pods (-want +got):\n%s", cmp.Diff(want, j))
 		}
 	})
 }
 
-// scribble writes to whatever a template may share with the job.
+// scribble changes everything that a template may share with the job.
 func scribble(template *corev1.PodTemplateSpec) {
 	for name := range template.Labels {
 		template.Labels[name] = "scribbled"
@@ -222,7 +222,7 @@ func TestTemplatesAreDeterministic(t *testing.T) {
 			want := render(t, tc)
 			for range 20 {
 				if got := render(t, tc); !bytes.Equal(want, got) {
-					t.Fatalf("other bytes (-first +another time):\n%s", cmp.Diff(string(want), string(got)))
+					t.Fatalf("templates differ (-first +another):\n%s", cmp.Diff(string(want), string(got)))
 				}
 			}
 		})
@@ -246,7 +246,7 @@ func TestAddedContainers(t *testing.T) {
 					t.Errorf("%s is of the image %s", container.Name, container.Image)
 				}
 				got := *container.SecurityContext
-				// Who it runs as depends on the pod, and is another test's.
+				// Another test checks the user.
 				got.RunAsUser, got.RunAsGroup, got.RunAsNonRoot, got.SeccompProfile = nil, nil, nil, nil
 				if !equality.Semantic.DeepEqual(wantSecurity, got) {
 					t.Errorf("security context of %s (-want +got):\n%s", container.Name, cmp.Diff(wantSecurity, got))
@@ -271,14 +271,14 @@ func TestAddedContainersByJob(t *testing.T) {
 		method                   Method
 		wantLauncher, wantWorker []string
 	}{
-		"by image volume, nothing":                        {job: ofMPIJob(), method: ImageVolume},
-		"by init container":                               {job: ofMPIJob(), method: InitContainer, wantLauncher: []string{"trireme-install"}, wantWorker: []string{"trireme-install"}},
-		"no command":                                      {job: ofMPIJob(launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
-		"args only":                                       {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
-		"no command, by init container":                   {job: ofMPIJob(launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-install", "trireme-gate"}, wantWorker: []string{"trireme-install"}},
-		"image's sshd, the worker is left alone":          {job: ofMPIJob(imageSSH), method: InitContainer, wantLauncher: []string{"trireme-install"}},
-		"image's sshd, no command, no agent anywhere":     {job: ofMPIJob(imageSSH, launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-gate"}},
-		"image's sshd, no command, no agent's volume too": {job: ofMPIJob(imageSSH, launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"by image volume, nothing":                    {job: ofMPIJob(), method: ImageVolume},
+		"by init container":                           {job: ofMPIJob(), method: InitContainer, wantLauncher: []string{"trireme-install"}, wantWorker: []string{"trireme-install"}},
+		"no command":                                  {job: ofMPIJob(launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"args only":                                   {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"no command, by init container":               {job: ofMPIJob(launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-install", "trireme-gate"}, wantWorker: []string{"trireme-install"}},
+		"image's sshd, the worker is unchanged":       {job: ofMPIJob(imageSSH), method: InitContainer, wantLauncher: []string{"trireme-install"}},
+		"image's sshd, no command, no agent anywhere": {job: ofMPIJob(imageSSH, launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-gate"}},
+		"image's sshd, no command, no agent volume":   {job: ofMPIJob(imageSSH, launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestAddedContainersByJob(t *testing.T) {
 	}
 }
 
-// The gate checks the ports that MPI will use, wherever the user has set them.
+// The gate checks the ports that MPI will use, wherever the user sets them.
 func TestGatePorts(t *testing.T) {
 	setsPorts := both(func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
@@ -320,7 +320,7 @@ func TestGatePorts(t *testing.T) {
 	}
 }
 
-// Private keys go to whom they belong, and to nobody else.
+// Each role has only its own private keys.
 func TestEachRoleHasItsKeys(t *testing.T) {
 	tests := map[string]struct {
 		job                      func() *job.Job

@@ -8,13 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// large is a job as large as clusters are: what is done for each worker is done a
-// thousand times.
+// large is a job with a thousand workers.
 func large(workers int32) whole {
 	return whole{job: ofMPIJob(replicas(workers), both(ownEverything)), has: hasCoscheduling}
 }
 
-// Time depends on the machine; what is made does not.
+// The number of objects does not depend on the machine, time does.
 func TestThousandWorkers(t *testing.T) {
 	plan := large(1000).plan(t)
 	counts := map[string]int{}

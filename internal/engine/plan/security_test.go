@@ -11,7 +11,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// violations are what Kubernetes itself finds in a pod that is not restricted.
+// violations are the violations of the Pod Security Standard "restricted" that
+// Kubernetes finds.
 func violations(t *testing.T) func(*corev1.PodTemplateSpec) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -29,7 +30,8 @@ func violations(t *testing.T) func(*corev1.PodTemplateSpec) []string {
 	}
 }
 
-// PodSecurity may refuse a pod for what its user wrote, never for what we add.
+// Pod Security may refuse a pod for what its user wrote, but never for what the plan
+// adds.
 func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 	violations, allowed := violations(t), 0
 	everyJob(t, func(t *testing.T, tc planned) {
@@ -48,26 +50,26 @@ func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 	}
 }
 
-// Who says nothing of security gets all of it, with every scheduler and every
-// way for the agent into the pod.
+// A job without security settings is fully restricted, with every scheduler and every
+// delivery method.
 func TestPodsAreRestrictedByDefault(t *testing.T) {
 	violations := violations(t)
 	silent := map[string]whole{
-		"an MPIJob":                    {job: ofMPIJob()},
-		"an MPIJob by an entrypoint":   {job: ofMPIJob(launcherCommand())},
-		"an MPIJob with a reader":      {job: ofMPIJob(both(readOnlyRoot), both(ownContainers))},
-		"an MPIJob of a launcher":      {job: ofMPIJob(launcherRunsRanks, noWorkers)},
-		"a TrainJob":                   {job: ofTrainJob()},
-		"a TrainJob with data":         {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", ""))},
-		"a TrainJob that fetches":      {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", "")), state: State{Stage: Initializing}},
-		"a TrainJob with an own sshd":  {job: ofTrainJob(runtimeDoes(runsSSHD))},
-		"a TrainJob with more of all":  {job: ofTrainJob(runtimeDoes(ownContainers), runtimeDoes(ownScratch))},
-		"a TrainJob by an entrypoint":  {job: ofTrainJob(withoutCommand)},
-		"a TrainJob where users vary":  {job: withoutUser(ofTrainJob())},
-		"an MPIJob where users vary":   {job: withoutUser(ofMPIJob())},
-		"fetching, where users vary":   {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared"))), state: State{Stage: Initializing}},
-		"with data, where users vary":  {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")))},
-		"entrypoint, where users vary": {job: withoutUser(ofMPIJob(launcherCommand()))},
+		"an MPIJob":                       {job: ofMPIJob()},
+		"an MPIJob by an entrypoint":      {job: ofMPIJob(launcherCommand())},
+		"an MPIJob with a read-only root": {job: ofMPIJob(both(readOnlyRoot), both(ownContainers))},
+		"an MPIJob without workers":       {job: ofMPIJob(launcherRunsRanks, noWorkers)},
+		"a TrainJob":                      {job: ofTrainJob()},
+		"a TrainJob with data":            {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", ""))},
+		"a TrainJob that fetches":         {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", "")), state: State{Stage: Initializing}},
+		"a TrainJob with its own sshd":    {job: ofTrainJob(runtimeDoes(runsSSHD))},
+		"a TrainJob with more containers": {job: ofTrainJob(runtimeDoes(ownContainers), runtimeDoes(ownScratch))},
+		"a TrainJob by an entrypoint":     {job: ofTrainJob(withoutCommand)},
+		"a TrainJob without a user":       {job: withoutUser(ofTrainJob())},
+		"an MPIJob without a user":        {job: withoutUser(ofMPIJob())},
+		"fetching, where users vary":      {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared"))), state: State{Stage: Initializing}},
+		"with data, where users vary":     {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")))},
+		"an entrypoint without a user":    {job: withoutUser(ofMPIJob(launcherCommand()))},
 	}
 	for name, tc := range silent {
 		t.Run(name, func(t *testing.T) {
@@ -83,13 +85,13 @@ func TestPodsAreRestrictedByDefault(t *testing.T) {
 				}
 			}
 			if looked < 8 {
-				t.Errorf("only %d pods were looked at", looked)
+				t.Errorf("only %d pods were checked", looked)
 			}
 		})
 	}
 }
 
-// withoutUser is a job on OpenShift, which gives every namespace users of its own.
+// withoutUser is a job on OpenShift, where every namespace has its own UIDs.
 func withoutUser(of func() *job.Job) func() *job.Job {
 	return func() *job.Job {
 		j := of()

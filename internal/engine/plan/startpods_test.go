@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// shape is what a pod is known by.
+// shape is the part of a pod that these tests compare.
 type shape struct {
 	Hostname, Subdomain string
 	Owner               metav1.OwnerReference
@@ -48,14 +48,14 @@ func shapesOf(t *testing.T, plan Plan) map[string]shape {
 	return shapes
 }
 
-// The JobSet owns every pod of a TrainJob, and the pods carry what JobSet and the
-// Job controller promise: tools and Kueue read it.
+// The JobSet owns every pod of a TrainJob, and the pods have the labels and annotations
+// of JobSet and the Job controller, which tools and Kueue read.
 func TestTrainJobPods(t *testing.T) {
 	tc := whole{job: ofTrainJob(nodes(2)), method: InitContainer, state: State{Restart: 3}}
 	owner := metav1.OwnerReference{
 		APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "bert", UID: workloadUID, Controller: new(true), BlockOwnerDeletion: new(true),
 	}
-	// pod is the shape of a pod; global is the number of its child Job.
+	// pod is the shape of a pod; global is the index of its child Job.
 	pod := func(role, index, global string, extra map[string]string) shape {
 		contract := map[string]string{
 			"jobset.sigs.k8s.io/jobset-name": "bert", "jobset.sigs.k8s.io/jobset-uid": string(workloadUID),
@@ -74,7 +74,7 @@ func TestTrainJobPods(t *testing.T) {
 		maps.Copy(labels, extra)
 		return shape{
 			Hostname: "bert-" + role + "-0-" + index, Subdomain: "bert-worker", Owner: owner, Labels: labels, Annotations: contract,
-			// Containers that we add have the variable, too.
+			// Containers that the plan adds have the variable too.
 			Indexes: map[string]string{"trireme-install": index, role: index},
 		}
 	}
@@ -133,8 +133,8 @@ func TestMPIJobPods(t *testing.T) {
 	}
 }
 
-// Every container has the number, those of the user and ours: an Indexed Job's have
-// it, too. A value of the user's own stays.
+// Every container has the index, as in an Indexed Job, including the ones that the plan
+// adds. A value of the user stays.
 func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 	ownIndex := func(template *corev1.PodTemplateSpec) {
 		ownContainers(template)
@@ -149,7 +149,7 @@ func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 				continue
 			}
 			if got != want {
-				t.Errorf("%s of %s has the number %q, want %q", container.Name, name, got, want)
+				t.Errorf("%s of %s has the index %q, want %q", container.Name, name, got, want)
 			}
 		}
 	}
@@ -158,8 +158,8 @@ func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 	}
 }
 
-// Names are fixed: a second pod of the same role, index and restart is refused by
-// the API server.
+// Names are fixed: the API server refuses a second pod of the same role, index and
+// restart.
 func TestPodNamesAreUnique(t *testing.T) {
 	for _, tc := range []whole{{job: ofMPIJob(replicas(12), launcherRunsRanks)}, {job: ofTrainJob(nodes(12))}} {
 		seen := map[string]bool{}

@@ -15,12 +15,12 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// People's scripts, Kueue and what runs in the pods know an MPIJob as
-// mpi-operator makes it. What its builder of v0.8.2 promises by name stays.
+// Scripts, Kueue and programs in the pods depend on the MPIJobs of mpi-operator. The
+// names that its builder of v0.8.2 sets stay the same.
 func TestMPIOperatorCompatibility(t *testing.T) {
 	tests := map[string]struct {
 		options []option
-		// wantIndexes are the numbers of pods, by their names.
+		// wantIndexes are the indexes of pods, by name.
 		wantIndexes map[string]string
 		wantHidden  bool
 	}{
@@ -28,12 +28,12 @@ func TestMPIOperatorCompatibility(t *testing.T) {
 			wantIndexes: map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "resnet-launcher-r0": ""},
 			wantHidden:  true,
 		},
-		// Kueue needs a number of each pod that ranks run in, and no number twice.
+		// Kueue needs a unique index for each pod with ranks.
 		"ranks run on the launcher too": {
 			options:     []option{launcherRunsRanks},
 			wantIndexes: map[string]string{"resnet-launcher-r0": "0", "resnet-worker-0": "1", "resnet-worker-1": "2"},
 		},
-		"in spite of what templates say": {
+		"in spite of the templates": {
 			options:     []option{both(ownNames), launcherRunsRanks},
 			wantIndexes: map[string]string{"resnet-launcher-r0": "0", "resnet-worker-0": "1", "resnet-worker-1": "2"},
 		},
@@ -52,13 +52,13 @@ func TestMPIOperatorCompatibility(t *testing.T) {
 				wantUpstreamLabels(t, name, pod)
 			}
 			if diff := cmp.Diff(tc.wantIndexes, got); diff != "" {
-				t.Errorf("numbers of pods (-want +got):\n%s", diff)
+				t.Errorf("indexes of pods (-want +got):\n%s", diff)
 			}
 			launcher := launcherIn(t, plan)
 			if launcher.Spec.Hostname != "resnet-launcher" || launcher.Labels[batchv1.JobNameLabel] != "resnet-launcher" {
-				t.Errorf("the launcher is called %s, of the Job %s", launcher.Spec.Hostname, launcher.Labels[batchv1.JobNameLabel])
+				t.Errorf("the launcher is %s of the Job %s", launcher.Spec.Hostname, launcher.Labels[batchv1.JobNameLabel])
 			}
-			// The GPUs of its node are not shown to a launcher that has none of its own.
+			// A launcher that requests no GPUs must not get the GPUs of its node.
 			environment := variables(container(launcher))
 			_, hidden := environment["NVIDIA_DRIVER_CAPABILITIES"]
 			if hidden != tc.wantHidden {
@@ -81,15 +81,14 @@ func wantUpstreamLabels(t *testing.T, name string, pod *corev1.Pod) {
 		upstream.OperatorNameLabel: upstream.OperatorName, upstream.JobNameLabel: "resnet", upstream.JobRoleLabel: role,
 	})
 	if !selector.Matches(labels.Set(pod.Labels)) {
-		t.Errorf("%s is not found by %s; it has %v", name, selector, pod.Labels)
+		t.Errorf("%s does not match %s; it has %v", name, selector, pod.Labels)
 	}
 	if got := variables(container(pod))["K_MPI_JOB_ROLE"]; got != role {
-		t.Errorf("%s knows itself as %q, want %q", name, got, role)
+		t.Errorf("%s has the role %q, want %q", name, got, role)
 	}
 }
 
-// What mpirun of an image with an sshd of its own reads is what mpi-operator
-// tells it.
+// mpirun in an image with its own sshd has the same variables as with mpi-operator.
 func TestMPIOperatorVariables(t *testing.T) {
 	slots := "4"
 	tests := map[v2beta1.MPIImplementation]map[string]string{
@@ -115,7 +114,7 @@ func TestMPIOperatorVariables(t *testing.T) {
 	}
 }
 
-// Every worker of mpi-operator's is a pod by this name, of this host name.
+// Every worker of mpi-operator is a pod with this name and this host name.
 func TestMPIOperatorWorkerNames(t *testing.T) {
 	found := sets.New[string]()
 	for _, pod := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Pods {

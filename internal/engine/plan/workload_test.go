@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// The launcher is restarted by us, whatever its template says: the kubelet would
-// restart it before the failure is known.
+// The operator restarts the launcher, whatever its template sets: the kubelet would
+// restart it before the operator can read the failure.
 func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 	launcherRestarts := func(policy v2beta1.RestartPolicy) option {
 		return func(mpiJob *v2beta1.MPIJob) {
@@ -27,14 +27,14 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 		job       func() *job.Job
 		wantLimit int32
 	}{
-		"an MPIJob":                 {ofMPIJob(), 6},
-		"an MPIJob with a limit":    {ofMPIJob(backoffLimit(2)), 2},
-		"an MPIJob without":         {ofMPIJob(backoffLimit(0)), 0},
-		"an MPIJob with Never":      {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyNever)), 6},
-		"an MPIJob with OnFailure":  {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyOnFailure)), 6},
-		"a TrainJob":                {ofTrainJob(), 0},
-		"a TrainJob with a limit":   {ofTrainJob(restarts(2)), 2},
-		"a TrainJob with OnFailure": {ofTrainJob(runtimeDoes(func(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })), 0},
+		"an MPIJob":                  {ofMPIJob(), 6},
+		"an MPIJob with a limit":     {ofMPIJob(backoffLimit(2)), 2},
+		"an MPIJob without restarts": {ofMPIJob(backoffLimit(0)), 0},
+		"an MPIJob with Never":       {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyNever)), 6},
+		"an MPIJob with OnFailure":   {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyOnFailure)), 6},
+		"a TrainJob":                 {ofTrainJob(), 0},
+		"a TrainJob with a limit":    {ofTrainJob(restarts(2)), 2},
+		"a TrainJob with OnFailure":  {ofTrainJob(runtimeDoes(func(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })), 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,10 +61,10 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 	}
 }
 
-// One Indexed Job a role, as JobSet's users know them.
+// A JobSet has one Indexed Job for each role.
 func TestJobSet(t *testing.T) {
 	set := one[*jobset.JobSet](t, whole{job: ofTrainJob(nodes(3), restarts(2))}.plan(t).Ensure)
-	// JobSet's own controller leaves it alone.
+	// JobSet's own controller must not manage it.
 	if got := set.Spec.ManagedBy; got == nil || *got != "training.kubeflow.org/trireme" {
 		t.Errorf("managedBy is %v", got)
 	}
@@ -97,7 +97,7 @@ func TestJobSet(t *testing.T) {
 	}
 }
 
-// Kubernetes' Job controller leaves the launcher's Job alone.
+// Kubernetes' Job controller does not manage the launcher's Job.
 func TestLauncherJob(t *testing.T) {
 	launcher := one[*batchv1.Job](t, whole{job: ofMPIJob()}.plan(t).Ensure)
 	want := batchv1.JobSpec{
@@ -108,8 +108,7 @@ func TestLauncherJob(t *testing.T) {
 	}
 }
 
-// What starts MPI is added to pods, so that what Kueue and people see in a workload
-// is what users wrote.
+// What starts MPI is added to pods only, so that the workload shows what the user wrote.
 func TestWorkloadTemplates(t *testing.T) {
 	for name, tc := range plans {
 		if tc.state.Stage != "" {
@@ -144,8 +143,8 @@ func TestPriorityAndQueueReachThePods(t *testing.T) {
 	}
 }
 
-// On the host's network, pods ask the host's nameservers unless they are told
-// otherwise, and those do not know the hosts of a job.
+// On the host's network, pods use the host's nameservers by default, which do not
+// resolve the hosts of a job.
 func TestDNSPolicyOnHostNetwork(t *testing.T) {
 	policy := func(policy corev1.DNSPolicy) func(*corev1.PodTemplateSpec) {
 		return func(template *corev1.PodTemplateSpec) { template.Spec.DNSPolicy = policy }
@@ -155,12 +154,12 @@ func TestDNSPolicyOnHostNetwork(t *testing.T) {
 		host   bool
 		want   corev1.DNSPolicy
 	}{
-		"nothing said":              {host: true, want: corev1.DNSClusterFirstWithHostNet},
-		"what Kubernetes fills in":  {host: true, change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirstWithHostNet},
-		"the user's own choice":     {host: true, change: policy(corev1.DNSNone), want: corev1.DNSNone},
-		"the host's, on purpose":    {host: true, change: policy(corev1.DNSDefault), want: corev1.DNSDefault},
-		"on the pod's network":      {want: ""},
-		"said on the pod's network": {change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirst},
+		"no policy":                     {host: true, want: corev1.DNSClusterFirstWithHostNet},
+		"Kubernetes' default":           {host: true, change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirstWithHostNet},
+		"another policy":                {host: true, change: policy(corev1.DNSNone), want: corev1.DNSNone},
+		"the host's policy":             {host: true, change: policy(corev1.DNSDefault), want: corev1.DNSDefault},
+		"on the pod's network":          {want: ""},
+		"a policy on the pod's network": {change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirst},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestDNSPolicyOnHostNetwork(t *testing.T) {
 	}
 }
 
-// One who knows the agent's port lists it. The API server takes no port twice.
+// A user may list the agent's port. The API server refuses a port that is listed twice.
 func TestListedPortIsNotRepeated(t *testing.T) {
 	ssh := corev1.ContainerPort{Name: "ssh", ContainerPort: 2222}
 	other := corev1.ContainerPort{Name: "metrics", ContainerPort: 2222, Protocol: corev1.ProtocolUDP}
@@ -190,9 +189,9 @@ func TestListedPortIsNotRepeated(t *testing.T) {
 		listed, want []corev1.ContainerPort
 		probed       intstr.IntOrString
 	}{
-		"nothing":           {want: []corev1.ContainerPort{ours}, probed: intstr.FromString("trireme-ssh")},
-		"the port":          {listed: []corev1.ContainerPort{ssh}, want: []corev1.ContainerPort{ssh}, probed: intstr.FromInt32(2222)},
-		"of another family": {listed: []corev1.ContainerPort{other}, want: []corev1.ContainerPort{other, ours}, probed: intstr.FromString("trireme-ssh")},
+		"nothing":          {want: []corev1.ContainerPort{ours}, probed: intstr.FromString("trireme-ssh")},
+		"the port":         {listed: []corev1.ContainerPort{ssh}, want: []corev1.ContainerPort{ssh}, probed: intstr.FromInt32(2222)},
+		"another protocol": {listed: []corev1.ContainerPort{other}, want: []corev1.ContainerPort{other, ours}, probed: intstr.FromString("trireme-ssh")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +208,7 @@ func TestListedPortIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A number that a template names for all of its pods is nobody's number.
+// An index in a template would be the same for all pods, so it is removed.
 func TestReplicaIndexes(t *testing.T) {
 	tests := map[string]struct {
 		job  func() *job.Job
@@ -227,26 +226,26 @@ func TestReplicaIndexes(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("numbers (-want +got):\n%s", diff)
+				t.Errorf("indexes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Where admission was not asked, the API server says what is wrong: it must be
-// asked, and the operator must live to ask it.
+// If the webhook was bypassed, the API server must refuse the pods, and the plan must
+// not panic.
 func TestInvalidTemplates(t *testing.T) {
 	noContainers := func(template *corev1.PodTemplateSpec) { template.Spec.Containers = nil }
 	for name, tc := range map[string]struct {
 		job  func() *job.Job
 		want int
 	}{
-		"an MPIJob without containers":  {ofMPIJob(both(noContainers)), 3},
-		"an MPIJob without a launcher":  {ofMPIJob(func(mpiJob *v2beta1.MPIJob) { delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeLauncher) }), 3},
-		"an MPIJob of fewer than none":  {ofMPIJob(replicas(-1)), 1},
-		"a TrainJob without containers": {ofTrainJob(runtimeDoes(noContainers)), 5},
-		"a TrainJob of fewer than none": {ofTrainJob(nodes(-1)), 1},
-		"a TrainJob of a runtime of nobody": {ofTrainJob(func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
+		"an MPIJob without containers":     {ofMPIJob(both(noContainers)), 3},
+		"an MPIJob without a launcher":     {ofMPIJob(func(mpiJob *v2beta1.MPIJob) { delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeLauncher) }), 3},
+		"an MPIJob with negative workers":  {ofMPIJob(replicas(-1)), 1},
+		"a TrainJob without containers":    {ofTrainJob(runtimeDoes(noContainers)), 5},
+		"a TrainJob with negative workers": {ofTrainJob(nodes(-1)), 1},
+		"a TrainJob with an empty runtime": {ofTrainJob(func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs = nil
 		}), 5},
 	} {
@@ -263,7 +262,7 @@ func TestInvalidTemplates(t *testing.T) {
 					}
 					for name, pod := range pods {
 						if len(pod.Spec.Containers) == 0 && pod.Labels[training.LabelReplicaType] == "" {
-							t.Errorf("%s is not known as the job's", name)
+							t.Errorf("%s does not have the labels of the job", name)
 						}
 					}
 				}
@@ -283,6 +282,6 @@ func TestWorkerIndexVariable(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("numbers (-want +got):\n%s", diff)
+		t.Errorf("indexes (-want +got):\n%s", diff)
 	}
 }

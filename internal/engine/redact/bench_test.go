@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What it costs to look at lines, nearly all of which have no secret.
+// The cost of lines of which nearly all have no secret.
 func BenchmarkLine(b *testing.B) {
 	secretLine, _, _ := secretsIn(known["password="])
 	token, _, _ := secretsIn(known["JWT"])

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// keyLines are those of a key.
+// keyLines are the lines of a key.
 func keyLines(kind string, lines int) []string {
 	key := []string{"-----BEGIN " + kind + "-----"}
 	for i := range lines {
@@ -15,7 +15,7 @@ func keyLines(kind string, lines int) []string {
 	return append(key, "shortSecret==", "-----END "+kind+"-----")
 }
 
-// A key that an environment's variable begins with, or a tag of mpirun.
+// A key whose lines begin with the name of a variable or a tag of mpirun.
 func TestPrefixedKeys(t *testing.T) {
 	for _, before := range []string{"PRIVATE_KEY=\"", "private_key: ", "[1,3]<stdout>:", "    "} {
 		filter := New()
@@ -37,7 +37,7 @@ func TestPrefixedKeys(t *testing.T) {
 	}
 }
 
-// A key without an end does not hide the log for ever.
+// A key without an END line must not hide the rest of the log.
 func TestKeyWithoutEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		line string
@@ -57,7 +57,7 @@ func TestKeyWithoutEnd(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded, in sources and in bytes of each.
+// The state is bounded, in the number of sources and in bytes of each.
 func TestMemoryIsBounded(t *testing.T) {
 	filter := New()
 	piece := strings.Repeat("x", 20<<10)
@@ -77,11 +77,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		filter.Line(fmt.Sprint(source), "loss 0.1", false)
 	}
 	if len(filter.sources) != 0 {
-		t.Errorf("%d sources are remembered without need", len(filter.sources))
+		t.Errorf("%d sources have a state without need", len(filter.sources))
 	}
 }
 
-// What is told of a failure may have several lines, and a key goes over all of its own.
+// A failure message may have several lines, and a key may span them.
 func TestText(t *testing.T) {
 	text := "the image has no python3 train.py --token=a1b2c3d4e5f6\nsee password: hunter2 there\n" + strings.Join(keyLines("PRIVATE KEY", 3), "\n") + "\nand that is all"
 	want := "the image has no python3 train.py --token=[redacted]\nsee password: [redacted] there\n-----BEGIN PRIVATE KEY-----\n[redacted]\n[redacted]\n[redacted]\n[redacted]\n-----END PRIVATE KEY-----\nand that is all"
@@ -89,6 +89,6 @@ func TestText(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if Text("") != "" || Text(Text(text)) != want {
-		t.Error("what has no secrets does not stay as it is")
+		t.Error("a text without secrets is changed")
 	}
 }

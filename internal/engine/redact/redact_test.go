@@ -13,7 +13,7 @@ const (
 	jwt      = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzL3NlcnZpY2VhY2NvdW50In0.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg-_x"
 )
 
-// known are lines with a secret in «quotes», one for each thing that is known.
+// known are lines with a secret in «quotes», one for each rule.
 var known = map[string]string{
 	"JWT":                           "got «" + jwt + "» from the login",
 	"token of a service account":    "curl -H 'Authorization: Bearer «" + jwt + "»' https://kubernetes.default.svc",
@@ -86,7 +86,7 @@ var known = map[string]string{
 	"line of a key, begin not read": "«MIIEowIBAAKCAQEAt3Gx9kQwZ1yV5nBvXcL8mPpTqRsUuWwYyZzAaBbCcDdEeFf0»",
 }
 
-// secretsIn are the secrets of a line, and the line as it may be shown.
+// secretsIn are the secrets of a line, and the redacted line.
 func secretsIn(marked string) (line, shown string, secrets []string) {
 	for {
 		before, rest, found := strings.Cut(marked, "«")
@@ -105,16 +105,16 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
 			if got := New().Line("pod", line, false); got != want {
-				t.Errorf("%s\nis shown as %s\nand not as  %s", line, got, want)
+				t.Errorf("%s\nis shown as %s\nwant        %s", line, got, want)
 			}
 			if again := New().Line("pod", want, false); again != want {
-				t.Errorf("what is shown changes when it is read again: %s", again)
+				t.Errorf("redacting the output again changes it: %s", again)
 			}
 		})
 	}
 }
 
-// inPieces is what is shown of a line that comes in pieces.
+// inPieces is the output for a line that comes in parts.
 func inPieces(filter *Filter, source string, pieces ...string) string {
 	var shown strings.Builder
 	for i, piece := range pieces {
@@ -123,7 +123,7 @@ func inPieces(filter *Filter, source string, pieces ...string) string {
 	return shown.String()
 }
 
-// Wherever a line is cut in two, and if every byte comes alone, the same is shown.
+// The output is the same wherever a line is split, even into single bytes.
 func TestSplitLines(t *testing.T) {
 	for name, marked := range known {
 		t.Run(name, func(t *testing.T) {
@@ -140,12 +140,12 @@ func TestSplitLines(t *testing.T) {
 	}
 }
 
-// In a line that is longer than what is held back, too: the border of pieces is
-// anywhere near the secret, and what is shown never has it.
+// The same for lines that are longer than the window: a split near the secret never
+// shows it.
 func TestSplitLongLines(t *testing.T) {
 	for name, marked := range known {
 		if name == "line of a key, begin not read" {
-			continue // It is the line's whole end.
+			continue // The secret is the rest of the line.
 		}
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
@@ -162,7 +162,7 @@ func TestSplitLongLines(t *testing.T) {
 	}
 }
 
-// A secret that is longer than all that is held back does not show, wherever it is cut.
+// A secret that is longer than the window is redacted wherever it is split.
 func TestLongSecrets(t *testing.T) {
 	long := strings.Repeat("aB3/", 5*window)
 	for name, test := range map[string]struct{ line, want string }{
@@ -190,7 +190,7 @@ func TestLongSecrets(t *testing.T) {
 	}
 }
 
-// Ordinary output stays as it is.
+// Ordinary output is not changed.
 func TestOrdinaryLinesStay(t *testing.T) {
 	for _, line := range []string{
 		"", " ", "loss=0.1", "epoch: 3 step: 1200 loss: 0.4231 lr: 3e-4 tokens: 1234 tokens/s: 88123.5",
@@ -217,7 +217,7 @@ func TestOrdinaryLinesStay(t *testing.T) {
 	}
 }
 
-// No line takes longer than its length: a tenant could stop the server with others.
+// The time is linear in the length of a line: otherwise a tenant could stop the server.
 func TestManyPrefixes(t *testing.T) {
 	for _, beginning := range []string{
 		"token=<", "password=[redacted", "password=-BEGIN", "secret=/etc/", "sk-a.", "://", "://a:b", "a://b:c/", "eyJ", "AKIAIOSFODNN7EXAMPLE/", "ghp_", "hf_", "=", "token='<", `token="`, `token=\"`,
@@ -233,7 +233,7 @@ func TestManyPrefixes(t *testing.T) {
 	}
 }
 
-// The letters by which names are passed over are those of the names.
+// endsLikeSecret must accept the names of all secrets.
 func TestNamesOfSecrets(t *testing.T) {
 	for _, name := range certainNames {
 		if strengthOf(name) != certain || strengthOf(strings.ToUpper("MY_"+name)) != certain {
@@ -247,7 +247,7 @@ func TestNamesOfSecrets(t *testing.T) {
 	}
 }
 
-// Whatever stands around a secret, and however the line is cut, it does not show.
+// A secret is redacted in any context and however the line is split.
 func FuzzLine(f *testing.F) {
 	for _, marked := range known {
 		line, _, _ := secretsIn(marked)
@@ -263,7 +263,7 @@ func FuzzLine(f *testing.F) {
 				t.Fatalf("in %d pieces: %q", len(pieces), shown)
 			}
 			if strings.Contains(filter.Flush("pod"), secret) {
-				t.Fatal("it is held back, and shown at the end")
+				t.Fatal("the secret is held back and shown by Flush")
 			}
 		}
 	})
