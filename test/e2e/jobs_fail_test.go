@@ -204,12 +204,12 @@ func TestAWorkerCrashesAgainAndAgain(t *testing.T) {
 	job.until("a worker's status says CrashLoopBackOff", 3*time.Minute, func(progress training.Progress) bool {
 		for _, status := range progress.WorkerPodStatuses {
 			if status.Reason == "CrashLoopBackOff" {
-				return strings.Contains(status.Message, "exit code 3") && strings.Contains(status.Message, "kubectl logs --previous")
+				return strings.Contains(status.Message, "exited with code 3") && strings.Contains(status.Message, "kubectl logs --previous")
 			}
 		}
 		return false
 	})
-	t.Log(job.fails(training.FailureWorker, "CrashLoopBackOff", "exit code 3", "train-worker-").FailureMessage)
+	t.Log(job.fails(training.FailureWorker, "CrashLoopBackOff", "exited with code 3", "train-worker-").FailureMessage)
 }
 
 func TestAWorkerIsEvicted(t *testing.T) {
