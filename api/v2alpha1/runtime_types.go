@@ -10,7 +10,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=trainingruntimes,shortName=tr,categories=training
 // +kubebuilder:printcolumn:name="MPI Implementation",type=string,JSONPath=`.spec.mlPolicy.mpiImplementation`
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not say how many"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not set the number"
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.mlPolicy.slotsPerWorker`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TrainingRuntime struct {
@@ -37,7 +37,7 @@ type TrainingRuntimeList struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clustertrainingruntimes,scope=Cluster,shortName=ctr,categories=training
 // +kubebuilder:printcolumn:name="MPI Implementation",type=string,JSONPath=`.spec.mlPolicy.mpiImplementation`
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not say how many"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not set the number"
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.mlPolicy.slotsPerWorker`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterTrainingRuntime struct {

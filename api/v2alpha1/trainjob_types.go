@@ -15,13 +15,13 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=trainjobs,shortName=tj,categories=training;all
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.phase`,description="Pending, Running, Succeeded or Failed"
-// +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.readyWorkers`,description="Workers that are ready, of all"
-// +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.spec.runtimeRef.name`,description="The runtime that the job names"
+// +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.readyWorkers`,description="Ready workers, of all"
+// +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.spec.runtimeRef.name`,description="Runtime of the job"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Nodes",type=integer,priority=1,JSONPath=`.spec.trainer.numNodes`,description="Number of workers, where the job says it"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,priority=1,JSONPath=`.spec.trainer.numNodes`,description="Number of workers, if the job sets it"
 // +kubebuilder:printcolumn:name="Launcher",type=string,priority=1,JSONPath=`.status.launcherPodStatus.phase`,description="Phase of the launcher's pod"
-// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.failureReason`,description="First cause of the failure"
-// +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="From start to end, once the job has ended"
+// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.failureReason`,description="Root cause of the failure"
+// +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="Run time, when the job has finished"
 type TrainJob struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata: the name has at most 44 characters, because the names of the pods

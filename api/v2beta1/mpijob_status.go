@@ -7,10 +7,10 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// MPIJobStatus is what has come of a job.
+// MPIJobStatus is the observed state of an MPIJob.
 type MPIJobStatus struct {
-	// conditions tell the state of the job one question at a time: Created,
-	// Pending, Running, Restarting, Suspended, Succeeded, Failed.
+	// conditions of the job: Created, Pending, Running, Restarting, Suspended,
+	// Succeeded, Failed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -20,11 +20,11 @@ type MPIJobStatus struct {
 	// +optional
 	ReplicaStatuses map[MPIReplicaType]*ReplicaStatus `json:"replicaStatuses,omitempty"`
 
-	// startTime is when every pod had its place.
+	// startTime is when every pod was scheduled.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the job ended, well or not.
+	// completionTime is when the job succeeded or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -37,15 +37,15 @@ type MPIJobStatus struct {
 
 // ReplicaStatus counts the pods of one role.
 type ReplicaStatus struct {
-	// active is the number of pods that wait or run.
+	// active is the number of pods that are pending or running.
 	// +optional
 	Active int32 `json:"active,omitempty"`
 
-	// succeeded is the number of pods that ended well.
+	// succeeded is the number of pods that succeeded.
 	// +optional
 	Succeeded int32 `json:"succeeded,omitempty"`
 
-	// failed is the number of pods that ended otherwise.
+	// failed is the number of pods that failed.
 	// +optional
 	Failed int32 `json:"failed,omitempty"`
 
@@ -53,27 +53,27 @@ type ReplicaStatus struct {
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 
-	// selector finds the pods, in the form that kubectl -l takes.
+	// selector of the pods, in the format of kubectl -l.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 }
 
-// JobCondition answers one question about a job.
+// JobCondition is a condition of a job.
 type JobCondition struct {
-	// type is the question.
+	// type of the condition.
 	// +required
 	Type JobConditionType `json:"type"`
 
-	// status is the answer: True, False or Unknown.
+	// status of the condition: True, False or Unknown.
 	// +kubebuilder:validation:Enum=True;False;Unknown
 	// +required
 	Status corev1.ConditionStatus `json:"status"`
 
-	// reason for the answer, in one word.
+	// reason of the status, in CamelCase.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message says more about the reason.
+	// message with details.
 	// +optional
 	Message string `json:"message,omitempty"`
 
@@ -86,22 +86,22 @@ type JobCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// JobConditionType is a question about a job.
+// JobConditionType is a type of conditions.
 type JobConditionType string
 
 const (
-	// JobCreated surfaces when the operator has taken the job on.
+	// JobCreated is true when the operator has accepted the job.
 	JobCreated JobConditionType = "Created"
-	// JobPending surfaces while not every pod runs.
+	// JobPending is true while not every pod is running.
 	JobPending JobConditionType = "Pending"
-	// JobRunning surfaces while the launcher and every worker run.
+	// JobRunning is true while the launcher and every worker are running.
 	JobRunning JobConditionType = "Running"
-	// JobRestarting surfaces when the launcher failed and is about to be restarted.
+	// JobRestarting is true when the launcher failed and a restart is due.
 	JobRestarting JobConditionType = "Restarting"
-	// JobSuspended surfaces while the job may have no pods.
+	// JobSuspended is true while the job is suspended.
 	JobSuspended JobConditionType = "Suspended"
-	// JobSucceeded surfaces when the launcher ended with exit code 0.
+	// JobSucceeded is true when the launcher completed with exit code 0.
 	JobSucceeded JobConditionType = "Succeeded"
-	// JobFailed surfaces when the job ended otherwise.
+	// JobFailed is true when the job failed.
 	JobFailed JobConditionType = "Failed"
 )

@@ -14,12 +14,12 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mpijobs,shortName=mj;mpij,categories=training;all
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.phase`,description="Pending, Running, Succeeded or Failed"
-// +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.readyWorkers`,description="Workers that are ready, of all"
-// +kubebuilder:printcolumn:name="MPI",type=string,JSONPath=`.spec.mpiImplementation`,description="MPI implementation, where the job names one"
+// +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.readyWorkers`,description="Ready workers, of all"
+// +kubebuilder:printcolumn:name="MPI",type=string,JSONPath=`.spec.mpiImplementation`,description="MPI implementation, if the job sets it"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Launcher",type=string,priority=1,JSONPath=`.status.launcherPodStatus.phase`,description="Phase of the launcher's pod"
-// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.failureReason`,description="First cause of the failure"
-// +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="From start to end, once the job has ended"
+// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.failureReason`,description="Root cause of the failure"
+// +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="Run time, when the job has finished"
 type MPIJob struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata: the name, "-worker-" and the index of the last worker must fit into
