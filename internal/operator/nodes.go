@@ -47,8 +47,8 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagn
 	if err != nil {
 		return err
 	}
-	count.Fitting, count.Asked = len(fitting), min(len(fitting), maxNodesCounted)
-	for _, node := range fitting[:count.Asked] {
+	count.Fitting, count.Checked = len(fitting), min(len(fitting), maxNodesCounted)
+	for _, node := range fitting[:count.Checked] {
 		used, err := r.requestsOn(ctx, node.Name)
 		if err != nil {
 			return err

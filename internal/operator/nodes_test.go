@@ -25,8 +25,8 @@ func TestCountNodes(t *testing.T) {
 		nodes int
 		want  diagnosis.NodeCount
 	}{
-		"few nodes":  {nodes: 3, want: diagnosis.NodeCount{Fitting: 3, Asked: 3, Free: 2}},
-		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Asked: maxNodesCounted, Free: maxNodesCounted - 1}},
+		"few nodes":  {nodes: 3, want: diagnosis.NodeCount{Fitting: 3, Checked: 3, Free: 2}},
+		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Checked: maxNodesCounted, Free: maxNodesCounted - 1}},
 		"no node":    {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestCountNodes(t *testing.T) {
 			if diff := cmp.Diff(&test.want, observed.FreeNodes); diff != "" {
 				t.Error(diff)
 			}
-			if lists != test.want.Asked {
-				t.Errorf("pods were listed %d times for %d nodes", lists, test.want.Asked)
+			if lists != test.want.Checked {
+				t.Errorf("pods were listed %d times for %d nodes", lists, test.want.Checked)
 			}
 		})
 	}

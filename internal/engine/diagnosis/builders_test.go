@@ -194,7 +194,7 @@ func (sc *scene) verdict() Verdict {
 			if sc.scalesUp && !sc.observed.ScaleUp {
 				sc.observed.ScaleUp = true
 			} else {
-				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Asked: sc.freeNodes, Free: sc.freeNodes}
+				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Checked: sc.freeNodes, Free: sc.freeNodes}
 			}
 		}
 		sc.lookups = append(sc.lookups, verdict.Ask)

@@ -65,9 +65,9 @@ type Observed struct {
 
 // NodeCount is how many nodes have room for an unscheduled pod.
 type NodeCount struct {
-	// Fitting nodes could run the pod if they were empty. Asked is how many of them
+	// Fitting nodes could run the pod if they were empty. Checked is how many of them
 	// were checked, and Free how many of those have room now.
-	Fitting, Asked, Free int
+	Fitting, Checked, Free int
 }
 
 // Patience holds the timeouts for problems that may resolve by themselves.

@@ -246,8 +246,8 @@ func (v *view) checkGang(verdict *Verdict) {
 		return
 	}
 	count, checked := v.observed.FreeNodes, ""
-	if count.Asked < count.Fitting {
-		checked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Asked, count.Fitting)
+	if count.Checked < count.Fitting {
+		checked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Checked, count.Fitting)
 	}
 	first := ""
 	if unscheduled >= 0 {
