@@ -281,6 +281,6 @@ func (d *destination) space() (free, total int64, ok bool) {
 	if err := unix.Fstatfs(int(d.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
 		return 0, 0, false
 	}
-	block := int64(volume.Bsize) // Not of this type on every machine.
+	block := int64(volume.Bsize) //nolint:unconvert // Its type differs between platforms.
 	return int64(volume.Bavail) * block, int64(volume.Blocks) * block, true
 }

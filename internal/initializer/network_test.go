@@ -120,7 +120,7 @@ func TestPatience(t *testing.T) {
 	t.Run("ends", func(t *testing.T) {
 		tries := 0
 		err := retry(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
-		if err != temporary || tries < 2 {
+		if !errors.Is(err, temporary) || tries < 2 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
@@ -132,7 +132,7 @@ func TestPatience(t *testing.T) {
 			}
 			return temporary
 		})
-		if took := time.Since(began); err != temporary || took < 200*time.Millisecond || took > time.Minute {
+		if took := time.Since(began); !errors.Is(err, temporary) || took < 200*time.Millisecond || took > time.Minute {
 			t.Errorf("ended after %s: %v", took, err)
 		}
 	})
@@ -158,13 +158,13 @@ func TestPatience(t *testing.T) {
 	})
 	t.Run("is none for what is final", func(t *testing.T) {
 		tries, final := 0, &Failure{What: "never"}
-		if err := retry(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
+		if err := retry(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); !errors.Is(err, final) || tries != 1 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
 	t.Run("is none after the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := retry(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
+		if err := retry(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

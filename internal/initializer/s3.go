@@ -227,7 +227,7 @@ func (b *bucket) open(ctx context.Context, entry entry, offset int64) (*content,
 	sum := checksum{}
 	if offset > 0 {
 		// Partial responses do not have the checksum of the whole object.
-		object, err := b.client.StatObject(ctx, b.container, key, minio.StatObjectOptions(options))
+		object, err := b.client.StatObject(ctx, b.container, key, options)
 		if err != nil {
 			return nil, b.explain(ctx, err, key)
 		}

@@ -431,7 +431,7 @@ func (border *border) runAs(t *testing.T, program string, stdin string, argument
 	command.Dir, command.Stdin = repository, strings.NewReader(stdin)
 	command.Env = append(os.Environ(), "KUBECONFIG="+border.kubeconfig)
 	content, err := command.CombinedOutput()
-	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatalf("%s %v: %v", program, arguments, err)
 	}
 	return command.ProcessState.ExitCode(), string(content)

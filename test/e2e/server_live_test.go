@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -128,7 +129,7 @@ func TestServerLive(t *testing.T) {
 		for err == nil {
 			_, _, err = rude.ReadMessage()
 		}
-		if closed, is := err.(*websocket.CloseError); !is || closed.Code != websocket.ClosePolicyViolation && closed.Code != websocket.CloseMessageTooBig {
+		if closed, is := errors.AsType[*websocket.CloseError](err); !is || closed.Code != websocket.ClosePolicyViolation && closed.Code != websocket.CloseMessageTooBig {
 			t.Errorf("it ends with %v", err)
 		}
 	})
@@ -140,7 +141,7 @@ func TestServerLive(t *testing.T) {
 	for err == nil {
 		_, _, err = connection.ReadMessage()
 	}
-	if closed, is := err.(*websocket.CloseError); !is || closed.Code != websocket.ClosePolicyViolation {
+	if closed, is := errors.AsType[*websocket.CloseError](err); !is || closed.Code != websocket.ClosePolicyViolation {
 		t.Errorf("a stream whose token was revoked ends with %v", err)
 	}
 	t.Logf("a revoked token ended its stream after %s", time.Since(revoked).Round(time.Second))

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 func TestOldVersionsAreRecognised(t *testing.T) {
 	for version, words := range map[string]string{"v1": "mainContainer", "v1alpha2": "mainContainer", "v1alpha1": "numNodes", "v3": "v2beta1"} {
 		_, err := Read(documents(t, "apiVersion: kubeflow.org/"+version+"\nkind: MPIJob\nmetadata: {name: old}\n"))
-		tooOld, is := err.(*TooOldError)
+		tooOld, is := errors.AsType[*TooOldError](err)
 		if !is || !strings.Contains(err.Error(), "MPIJob old has version "+version) || !strings.Contains(strings.Join(tooOld.Advice, " "), words) {
 			t.Errorf("%s: %v", version, err)
 		}

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -139,7 +140,7 @@ func TestGRPCStreamEndsWithToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.CloseSend(); err != nil && err != io.EOF {
+		if err := stream.CloseSend(); err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		return stream

@@ -110,7 +110,7 @@ func (s *Server) recoverPanic(recorder *recorder, request *http.Request, call *c
 	if panicked == nil {
 		return false
 	}
-	if panicked == http.ErrAbortHandler {
+	if panicked == http.ErrAbortHandler { //nolint:errorlint // recover returns the value itself
 		return true
 	}
 	abort = recorder.code != 0

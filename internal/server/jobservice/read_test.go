@@ -2,6 +2,7 @@ package jobservice
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func TestListsFollowPermissions(t *testing.T) {
 				return &jobPerNamespace{namespaces: []string{"a", "b", "c"}, reading: reading}
 			}})
 			page, err := service.List(auth.WithCaller(t.Context(), &auth.Caller{}), jobview.MPIJobs, jobwatch.Query{})
-			if err != test.err {
+			if !errors.Is(err, test.err) {
 				t.Fatalf("error %v, want %v", err, test.err)
 			}
 			var found []string

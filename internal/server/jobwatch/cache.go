@@ -2,6 +2,7 @@ package jobwatch
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -204,7 +205,7 @@ func (c *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter
 		cached.metrics.watchers.Inc()
 		defer cached.metrics.watchers.Dec()
 		err = cached.send(ctx, watch, func(event *Event) bool { return yield(event, nil) })
-		if err != nil && err != errStopped && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
 			yield(nil, err)
 		}
 	}

@@ -2,6 +2,7 @@ package jobwatch
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -85,7 +86,7 @@ func (d *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) ite
 		if err == nil {
 			err = follower.followChanges(ctx)
 		}
-		if err != errStopped && ctx.Err() == nil {
+		if !errors.Is(err, errStopped) && ctx.Err() == nil {
 			yield(nil, clientError(err))
 		}
 	}
@@ -166,7 +167,7 @@ func (f *follower) followChanges(ctx context.Context) error {
 
 // canRetry tells whether a watch can be retried after an error.
 func canRetry(err error) bool {
-	return err != errStopped && !isExpired(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err)
+	return !errors.Is(err, errStopped) && !isExpired(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err)
 }
 
 func sleep(ctx context.Context, duration time.Duration) error {

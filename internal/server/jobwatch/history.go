@@ -2,6 +2,7 @@ package jobwatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -124,7 +125,7 @@ func (h *historyLoader) read(ctx context.Context, since uint64) error {
 			}
 			return err
 		}})
-		if err == errStopped {
+		if errors.Is(err, errStopped) {
 			return nil
 		}
 		if err != nil {

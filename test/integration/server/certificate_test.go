@@ -317,7 +317,7 @@ func TestAdministratorsCertificateWins(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": authority},
 		}
-		//lint:ignore SA1019 a whole Secret is what kubectl sends
+		//nolint:staticcheck // A whole Secret is what kubectl sends.
 		if err := certified.client.Patch(t.Context(), given, client.Apply, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
 			t.Fatal(err)
 		}
