@@ -168,7 +168,7 @@ bench-memory: bin/cluster ## Measure the memory of operator and server with 500 
 	@go test ./test/integration/rest -run '^$$' -bench Memory -benchtime 1x -timeout 60m -v -args $(MEMORY)
 
 .PHONY: check
-check: bin/staticcheck bin/actionlint bin/controller-gen $(PROTOGEN) ## Check formatting and code: gofmt, go vet, staticcheck, tidy modules, workflows
+check: bin/golangci-lint bin/actionlint bin/controller-gen $(PROTOGEN) ## Check formatting and code: gofmt, golangci-lint, tidy modules, workflows
 	@test/check $(MODULES)
 
 ##@ Develop
@@ -204,8 +204,8 @@ bin/server:
 bin/peers/trainer: bench/peers/trainer/go.mod bench/peers/trainer/go.sum
 	@go build -C bench/peers/trainer -buildvcs=false -o ../../../$@ github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
 
-bin/staticcheck: tools/go.mod tools/go.sum
-	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck
+bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
+	@go build -C tools/lint -buildvcs=false -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 bin/controller-gen: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen

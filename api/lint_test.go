@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package api has tests of all API packages together: what reads the types, and
 // what Kubernetes makes of their comments.
 package api

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package training
 
 // CleanPodPolicy selects the pods that are deleted when a job has finished.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v2alpha1 holds the TrainJob and the runtimes that it names. The
 // platform team writes runtimes: which MPI, which pods, how they are placed. A
 // TrainJob adds what is particular to one training: image, command, number of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v2beta1 holds the MPIJob: a launcher and its workers, each as a pod
 // template. It has every field of the MPIJob that Kubeflow's mpi-operator
 // serves under the same group and version, with the same meaning, and a few

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The benchmark of controllers: how soon the objects of jobs are there, and at what
 // cost, side by side with the peers and with a client that just creates them. There
 // is a real API server, etcd and kube-controller-manager, and neither a scheduler nor

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -147,7 +150,7 @@ type fatal struct{ error }
 func poll(ctx context.Context, pause time.Duration, holds func() error) error {
 	for {
 		err := holds()
-		if _, hopeless := err.(fatal); err == nil || hopeless {
+		if _, hopeless := errors.AsType[fatal](err); err == nil || hopeless {
 			return err
 		}
 		select {

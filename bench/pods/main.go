@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The benchmark on pods: how long jobs take to start and to end, beside mpi-operator
 // and beside pods that nobody looks after; the targets of the requirements; and, if
 // asked for, hours of jobs. It needs root, and a local cluster of its own.

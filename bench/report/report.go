@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report is the one form of all measurements: programs of the benchmark
 // write it, and it prints itself.
 package report

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The benchmark of MPI's start: the agent against OpenSSH's sshd and ssh, on the
 // same hosts, image and keys, in one run. It prints tables and ratios, and needs
 // root on one Linux machine.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The initializer downloads a dataset or a model to a volume before the pods of a job are
 // created. It is the only file in its image.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command mpi-agent is in every pod of a job. The first argument is the mode. Any other
 // first argument is a host: then it works like ssh, for mpirun.
 package main

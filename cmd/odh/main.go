@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // odh is the command line for training jobs. Under the names kubectl-odh and
 // oc-odh it is a plugin of kubectl and of oc.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The server gives notebooks, pipelines and dashboards access to jobs over REST, gRPC and
 // streams.
 package main

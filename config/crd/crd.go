@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package crd is the definitions of the job APIs, for programs that describe them.
 package crd
 

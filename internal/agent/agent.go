@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agent starts MPI in pods of any image, under any user. One static binary is in
 // every pod at the same path. In workers it is the SSH server. In the launcher it is the
 // ssh that mpirun calls, and it wraps the user's command.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli implements the command line odh, one file per command. It reads jobs,
 // their pods and their events, and writes only jobs: the operator writes the rest.
 package cli

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package initializer downloads a dataset or a model to a volume before the pods of a job
 // are created: from S3, from the Hugging Face hub or from another PVC. It can be stopped
 // at any time, and continues at the next start.

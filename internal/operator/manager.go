@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package operator is the process that serves the job APIs: its manager, its
 // webhooks and their certificate, its metrics.
 package operator

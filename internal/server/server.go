@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package server connects the job service with REST and gRPC, for the server in a cluster
 // and for odh server on a user's own machine.
 package server

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs runs every command that the documentation shows, in the order
 // in which a reader meets them.
 package docs

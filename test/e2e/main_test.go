@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package e2e tests Trireme as it is installed: on a local cluster of its own,
 // through kubectl.
 package e2e

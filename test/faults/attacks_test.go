@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package faults holds that what is said about attacks is tried.
 package faults
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package integration tests against a real API server and nothing else.
 package integration
 

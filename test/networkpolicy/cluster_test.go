@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package networkpolicy asks an evaluator of NetworkPolicies, which is not ours,
 // who reaches whom under the policies that we make.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peers tests Trireme beside the programs that it is made to work with:
 // the real Kueue, scheduler-plugins and Volcano, each built from its Go module
 // and installed by its own manifests, on a local cluster of the tests' own. Its

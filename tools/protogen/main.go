@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command protogen writes the Go code of proto files. It does what protoc does, in
 // Go, so that nothing has to be installed to change a proto file:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Command cluster runs a real Kubernetes on one Linux machine, built from its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package addon creates the objects of a new cluster: RBAC, storage class, JobSet, fake
 // nodes.
 package addon

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package build builds the cluster's programs from their Go modules and keeps them in
 // the cache under a hash of their sources.
 package build

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package component describes the processes of the cluster: command line, dependencies
 // and readiness probe. It is a table computed from the layout; the supervisor starts
 // the processes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host contains everything that depends on the machine: its requirements,
 // what the cluster changes on it, and how to undo the changes.
 package host

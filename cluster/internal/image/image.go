@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image makes container images without a registry and without a
 // container engine: Build from a Debian root file system by mmdebstrap and
 // Python wheels by pip, FromBinary from one static binary. Both write an image

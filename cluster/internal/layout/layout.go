@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package layout defines the paths, ports and addresses of the local cluster.
 package layout
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package local starts and stops the cluster: it runs the steps of the other packages
 // in order, and leaves nothing behind after a failure.
 package local

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pki creates the certificates and kubeconfigs of the cluster.
 package pki
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package progress prints steps and their durations: with a spinner on a terminal, as
 // plain lines in a log.
 package progress

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package storage provisions PersistentVolumes as directories of the machine.
 package storage
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package supervisor keeps the cluster's components running: it starts them in order,
 // restarts them when they exit, keeps their logs and reports their status.
 package supervisor

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package protocol is the contract between the engine and the agent: the paths in the pods
 // of a job, the variables that configure the agent, and the report of the agent. It has no
 // logic, so that pure packages can import it.

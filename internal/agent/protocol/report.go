@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package protocol
 
 // Report is the launcher's termination message, as JSON of less than 4 KiB. It contains

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config reads the operator's configuration file, with defaults and validation.
 // The limits of the API are here and not in the CRDs, so that a platform team can change
 // them without new CRDs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package diagnosis computes the status of a job and, if the job failed, the cause.
 // It is a pure function of the job, its previous status and the observed pods.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gang is about gang scheduling: all pods of a job are scheduled, or none.
 // Each scheduler has its own file and an entry in schedulers.
 //

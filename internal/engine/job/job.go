@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package job is the model of a job. A TrainJob with its runtime and an MPIJob both
 // become a Job with every default applied. All later code, from admission to status,
 // does not depend on the kind.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package migrate converts an MPIJob to a TrainJob, with a runtime for the fields that
 // a TrainJob does not have, and reports the mapping of every field. It is pure.
 //

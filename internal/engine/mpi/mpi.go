@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mpi has the differences between implementations of MPI: the format of the
 // hostfile, the environment for mpirun, how output lines are tagged with their rank,
 // which lines are noise, and how mpirun's error output is parsed. It starts no process

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodes computes which nodes a pod can be scheduled on, and why not on the
 // others. It is pure: the caller passes nodes and pods.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan computes the objects that must exist for a job. It is a pure function of
 // the model: the same job gives the same objects, byte for byte.
 package plan

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package quota predicts whether the ResourceQuotas and LimitRanges of a namespace allow
 // the pods of a job, before any pod exists. It is pure.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package redact removes secrets from log lines and failure messages: private keys,
 // tokens, passwords in URLs, keys of cloud providers.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package validation validates jobs and runtimes before they are stored. It is pure:
 // the caller passes what it has read from the cluster. The webhook, the server's dry
 // run and the command line all use the same rules.

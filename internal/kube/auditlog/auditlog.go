@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package auditlog writes the audit log of the operator and the server: one line of JSON
 // for each action, in a stream of its own.
 package auditlog

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clusterfacts reads the facts about the cluster and the namespace of a job that
 // package validation needs. Admission reads them from its cache, the command line with
 // the permissions of the user.

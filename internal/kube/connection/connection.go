@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package connection creates clients that need no API discovery, for the command line
 // and for each caller of the server.
 package connection

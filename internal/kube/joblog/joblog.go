@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package joblog merges the logs of a job's pods into one stream: lines of several pods
 // in the order of their time, across new and deleted pods, restarted containers and
 // broken connections.

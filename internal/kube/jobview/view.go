@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package jobview presents a job of either kind to users of the command line and the
 // server.
 package jobview

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package partial keeps large objects out of memory. Caches hold every job of a
 // cluster, and one of 1 MiB is mostly pod templates that are only needed when its pods
 // are created. A cache keeps such an object without its spec; code that needs the spec

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package preflight finds what keeps a job from running, before it is submitted and
 // while it exists.
 //

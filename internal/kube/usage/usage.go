@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package usage reads the resource usage of a job's pods: CPU, memory, GPUs, network.
 package usage
 

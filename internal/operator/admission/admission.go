@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package admission serves the webhooks for jobs and runtimes that are created, changed
 // or deleted. They return all errors at once, and write one audit line. A mutating
 // webhook adds the creator and labels to a job first.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package admission
 
 // webhookPaths are the paths of the webhooks of config/webhook, by name.

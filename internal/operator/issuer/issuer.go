@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package issuer issues serving certificates from a CA, and computes when to renew them.
 // It stores nothing and reads no clock.
 package issuer

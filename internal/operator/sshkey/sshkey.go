@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sshkey generates the SSH key pairs of a job: the launcher's user key and the
 // workers' host key.
 package sshkey

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package apierror has the errors that clients get, in the same form over REST, gRPC and
 // streams.
 package apierror

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package auth authenticates and authorizes callers, and lets them act with their own
 // permissions only. It also writes the audit log.
 package auth

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package budget limits how many bytes of responses are in memory, per user and in total.
 // Rate limits do not: 200 requests of one user at once, each for a page of large jobs,
 // would take gigabytes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package grpcapi is the server's gRPC API. It converts messages to calls of the job
 // service, and results to messages.
 //

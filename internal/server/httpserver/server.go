@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package httpserver serves REST, streams and gRPC on one port, with authentication,
 // limits, audit log, health, metrics and graceful shutdown. The API itself is an option.
 package httpserver

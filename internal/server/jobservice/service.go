@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package jobservice has the operations of the server, with the permissions of the caller.
 // REST and gRPC are two APIs for it.
 package jobservice

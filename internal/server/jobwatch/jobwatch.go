@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package jobwatch lists and watches the jobs of a cluster. Watches can be resumed.
 package jobwatch
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package operation is the table of all calls that the server answers, over REST and
 // gRPC. Each row has what the audit, the limits and the timeouts need to know before
 // the call's handler runs. A route or method without a row does not start: rest.New and

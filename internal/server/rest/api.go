@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rest is the server's REST API. Jobs have the same JSON form as in kubectl. The
 // handlers and the OpenAPI document come from one table of routes.
 package rest

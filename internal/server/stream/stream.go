@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package stream sends messages in order, over WebSocket or as server-sent events (SSE):
 // the same path supports both, depending on the request.
 //

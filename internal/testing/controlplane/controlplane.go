@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controlplane gives tests a real API server with its etcd: the same
 // build that the local cluster runs, started by envtest, with nothing
 // downloaded.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deployed runs the operator beside a test's API server as it is
 // deployed: its program as a process, with the role and the webhooks of config/.
 package deployed

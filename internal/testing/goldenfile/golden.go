@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package goldenfile compares what code makes with files that somebody has read.
 package goldenfile
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package layout holds the tree to ARCHITECTURE.md: which folders exist, which way
 // imports point, and that the engine is pure.
 package layout

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package player plays the parts of a cluster that a test's API server lacks: the
 // scheduler, kubelets and the garbage collector. It has the jobs that they play for,
 // too.

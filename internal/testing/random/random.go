@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package random makes objects for tests. The same seed makes the same object.
 package random
 

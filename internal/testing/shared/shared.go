@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package shared lets the tests of a package share what is costly to start, such
 // as an API server.
 package shared

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command summary says what became of tests, from what `go test -json` wrote of them.
 //
 //	summary -tier NAME -seconds N FILE...   the tests of a tier: how many, how long, the slowest

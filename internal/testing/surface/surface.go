@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package surface is all that can be asked of a server, as the server itself tells it:
 // in its OpenAPI document, and by gRPC's reflection. A path or a method that is added
 // is in every test that goes by it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package words holds the texts that users see to the vocabulary in avoid.txt.
 package words
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The storage server stands in for S3 and for the hub in tests of initializers:
 // a bucket with a dataset on port 9000, whose signatures are checked, and a
 // repository with a model on port 8080, behind a token.

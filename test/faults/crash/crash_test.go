@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package crash stops the operator at every write of a job's life, before it and
 // after it, and has another one take over. The API server is a real one; the
 // tests play the rest of the cluster.

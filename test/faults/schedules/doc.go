@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package schedules drives the operator through random histories: the seed decides
 // what happens next, and the same seed makes the same history.
 //

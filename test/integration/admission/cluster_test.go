@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package admission tests the job APIs and their gate: the CRDs and webhooks as
 // they are deployed, the operator as it runs, on a real API server.
 package admission

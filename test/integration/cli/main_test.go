@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli runs odh as people do, as a program against a real API server:
 // what it says, which code it exits with, and what it left behind.
 package cli

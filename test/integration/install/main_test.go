@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package install tests what make install does before and while it installs, on
 // a real API server. That what it installs works is tested on a local cluster.
 package install

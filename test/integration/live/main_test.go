@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package live watches jobs as clients do, over WebSocket from a server's cache,
 // while connections break, and servers and the API server are started anew.
 package live

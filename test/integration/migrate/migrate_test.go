@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package migrate tests that what MPIJobs become is accepted: by a real API server,
 // with the schemas and the webhooks that are deployed.
 package migrate

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package operator tests the reconcilers: the operator as it runs, with the role
 // that it is deployed with, on a real API server. There is neither a kubelet nor
 // a controller of Kubernetes' own, and of JobSet there is the CRD alone: the tests

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rest asks the server over REST as clients do, over TLS, against a real API
 // server: two people, each with a namespace of their own.
 package rest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package server runs the server's program as it is deployed, with its own role and
 // nothing else, against a real API server: who gets in, what they may do, and what
 // is left of it in the audit.

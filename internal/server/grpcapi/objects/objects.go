@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package objects converts Kubernetes objects to messages and back, without loss.
 //
 // The conversion follows the proto files: a field of a message is the field with the same
