@@ -42,7 +42,7 @@ func TestWarnings(t *testing.T) {
 		},
 		"GPUs and nothing else": {
 			mpiJob(namespace, "only-gpus", func(job *v2beta1.MPIJob) { worker(job).Resources.Limits = resources("nvidia.com/gpu", "2") }),
-			[]string{workerAt + ".template.spec.containers[0].resources: workers ask for GPUs only"},
+			[]string{workerAt + ".template.spec.containers[0].resources: workers request only GPUs"},
 		},
 		"a runtime without the Istio annotation": {
 			runtime(namespace, "istio", func(runtime *v2alpha1.TrainingRuntimeSpec) {

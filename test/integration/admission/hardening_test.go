@@ -62,7 +62,7 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 				Dataset: &v2alpha1.Source{StorageURI: uri}, Storage: &v2alpha1.InitializerStorage{ClaimName: "data"},
 			}
 		}))
-		wantCauses(t, err, wantCause{"spec.initializer.dataset.storageUri", "must not hold credentials"})
+		wantCauses(t, err, wantCause{"spec.initializer.dataset.storageUri", "must not contain credentials"})
 		if contains(err, "hunter2") {
 			t.Errorf("the answer repeats the password: %v", err)
 		}
@@ -177,7 +177,7 @@ func TestPodsThatCouldNeverBeCreated(t *testing.T) {
 	}{
 		"a device without a limit": {
 			func(job *v2beta1.MPIJob) { worker(job).Resources.Requests = resources("rdma/hca", "1") },
-			wantCause{container + ".resources.requests[rdma/hca]", "rdma/hca cannot be shared"},
+			wantCause{container + ".resources.requests[rdma/hca]", "rdma/hca cannot be overcommitted"},
 		},
 		"half a device": {
 			func(job *v2beta1.MPIJob) { worker(job).Resources.Limits["rdma/hca"] = resourceOf("500m") },

@@ -79,13 +79,13 @@ func TestKubectlExplain(t *testing.T) {
 	for field, want := range map[string]string{
 		"mpijob.spec.slotsPerWorker":                                 "From 1 to 8 unless the operator is configured otherwise",
 		"mpijob.spec.mpiReplicaSpecs.template.spec.containers.image": "Container image name",
-		"trainjob.spec.trainer.numNodes":                             "number of workers; the launcher is one pod more",
-		"trainjob.spec.initializer.storage.claimName":                "PersistentVolumeClaim that is there already",
+		"trainjob.spec.trainer.numNodes":                             "number of workers. The launcher is a further pod.",
+		"trainjob.spec.initializer.storage.claimName":                "name of an existing PersistentVolumeClaim",
 		"trainjob.status.failureReason":                              "GangSchedulingTimeout LauncherFailed WorkerFailed SSHConnectionFailed",
-		"trainjob.status.timeline.step":                              "FirstRankUp is when mpirun had logged in to the last worker to start processes there",
+		"trainjob.status.timeline.step":                              "FirstRankUp: mpirun has logged in to the last worker to start processes there",
 		"clustertrainingruntime.spec.podGroupPolicy.coscheduling":    "PodGroup of scheduler-plugins",
 		"trainingruntime.spec.constraints.requiredNodeLabels":        "labels that the nodes of the workers must have",
-		"trainingruntime.spec.template.spec.replicatedJobs.template": "Its first container is the one that runs the",
+		"trainingruntime.spec.template.spec.replicatedJobs.template": "Its first container runs the training",
 	} {
 		output, err := cluster.kubectl(t, "", "explain", field)
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(output), " "), want) {

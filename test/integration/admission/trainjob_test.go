@@ -132,7 +132,7 @@ var trainJobCases = map[string]struct {
 		},
 		want: []wantCause{
 			{"spec.initializer.dataset.storageUri", "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"},
-			{"spec.initializer.model.storageUri", "must not hold credentials"},
+			{"spec.initializer.model.storageUri", "must not contain credentials"},
 			{"spec.initializer.model.secretRef.name", "a lowercase RFC 1123 subdomain"},
 			{"spec.initializer.storage", "set claimName to an existing PVC"},
 		},
