@@ -33,7 +33,7 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	cluster.QPS, cluster.Burst = -1, -1
 	cluster.UserAgent = "trireme-server/" + version
 	registry := prom.NewRegistry()
-	own, err := connection.NewMaker().Client(cluster, nil)
+	own, err := connection.NewClientFactory().Client(cluster, nil)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func (f *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceRequi
 	}
 	container := corev1.Container{Name: training.RoleWorker, Image: f.image, Env: variables, Resources: resources}
 	launcher := corev1.Container{
-		Name: training.RoleLauncher, Image: f.image, Env: variables, Command: job.OverMPI(f.workers*slots, command),
+		Name: training.RoleLauncher, Image: f.image, Env: variables, Command: job.MPICommand(f.workers*slots, command),
 		// The launcher only starts the ranks and forwards their output.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
 	}

@@ -309,7 +309,7 @@ func (d *description) events(related *relatedObjects) {
 		if number := repeated(event); number > 1 {
 			times = fmt.Sprintf(" (%d times)", number)
 		}
-		fmt.Fprintf(d.to, "  %-5s %s  %s/%s%s\n", age(d.now, jobview.Happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
+		fmt.Fprintf(d.to, "  %-5s %s  %s/%s%s\n", age(d.now, jobview.EventTime(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
 		d.line(8, strings.TrimSpace(event.Message))
 	}
 }

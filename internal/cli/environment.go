@@ -135,7 +135,7 @@ func (e *environment) client(others ...schema.GroupVersionKind) (client.WithWatc
 	if err != nil {
 		return nil, err
 	}
-	return connection.NewMaker(others...).Client(config, nil)
+	return connection.NewClientFactory(others...).Client(config, nil)
 }
 
 // core returns a client for logs, which the other client cannot read.

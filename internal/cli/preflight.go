@@ -111,7 +111,7 @@ func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gath
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	checked := preflight.PrecheckedBy(facts)
+	checked := preflight.NewPreflightReport(facts)
 	if output != "" {
 		if err := e.printDocument(checked, output); err != nil {
 			return err
@@ -152,7 +152,7 @@ func resultColour(result preflight.Result) colour {
 	}
 }
 
-func (p *findingsPrinter) preflight(checked *preflight.Prechecked) {
+func (p *findingsPrinter) preflight(checked *preflight.PreflightReport) {
 	subject := "Namespace " + p.terminal.paint(bold, checked.Namespace)
 	if checked.Name != "" {
 		subject = fmt.Sprintf("%s %s in namespace %s", checked.Kind, p.terminal.paint(bold, checked.Name), checked.Namespace)

@@ -52,7 +52,7 @@ func (e *environment) validate(object *unstructured.Unstructured, kind *kind) er
 // faultsOf applies the rules of a configuration to a job, in any namespace.
 func faultsOf(typed client.Object, configuration *config.Config) (faults, warnings []string) {
 	rules := validation.NewRules(configuration, false)
-	anywhere := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+	anywhere := &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 	var findings *validation.Findings
 	switch j := typed.(type) {
 	case *v2alpha1.TrainJob:

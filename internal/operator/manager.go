@@ -120,9 +120,9 @@ type liveAPI struct {
 	client.Writer
 }
 
-// NewConfined is an operator for the jobs of one namespace. It serves nothing, and tests
+// NewForNamespace is an operator for the jobs of one namespace. It serves nothing, and tests
 // can run many of them in one process.
-func NewConfined(connection *rest.Config, options Options, namespace string) (ctrl.Manager, error) {
+func NewForNamespace(connection *rest.Config, options Options, namespace string) (ctrl.Manager, error) {
 	settings := managerOptions(options)
 	settings.Metrics.BindAddress = config.MetricsOff
 	settings.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}

@@ -55,7 +55,7 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagn
 		if err != nil {
 			return err
 		}
-		if nodes.Takes(node, wanted, used) {
+		if nodes.Fits(node, wanted, used) {
 			count.Free++
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagn
 func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
 	err = pages(ctx, r.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
-			if nodes.Takes(&node, pod, nil) {
+			if nodes.Fits(&node, pod, nil) {
 				fitting = append(fitting, &node)
 			}
 		}

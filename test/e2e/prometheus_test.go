@@ -83,7 +83,7 @@ func callersClient(t *testing.T) client.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := clientmaker.NewMaker().Client(config, nil)
+	reader, err := clientmaker.NewClientFactory().Client(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ func applyCommand(job *Job, trainer *v2alpha1.Trainer) bool {
 	return true
 }
 
-// OverMPI is the command that runs the given one on every slot. A command that starts
+// MPICommand is the command that runs the given one on every slot. A command that starts
 // MPI by itself is not changed.
-func OverMPI(worldSize int32, command []string) []string {
+func MPICommand(worldSize int32, command []string) []string {
 	if startsMPI(command) {
 		return command
 	}

@@ -284,7 +284,7 @@ func normal(template *corev1.PodTemplateSpec) {
 // exceptions that are known.
 func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 	rules := validation.NewRules(config.Default(), false)
-	in := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+	in := &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 	accepted := 0
 	for seed := range int64(seeds) {
 		raw := unstructuredOf(t, randomJob(seed))

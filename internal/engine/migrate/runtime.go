@@ -87,8 +87,8 @@ func (m *migration) refusals() {
 }
 
 // anywhere returns a cluster without restrictions, because the real one is not known.
-func (m *migration) anywhere() *validation.Surroundings {
-	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
+func (m *migration) anywhere() *validation.ClusterFacts {
+	return &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
 }
 
 // faultsBefore returns the errors of the MPIJob, although the cluster has accepted it.

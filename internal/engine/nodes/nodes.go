@@ -79,8 +79,8 @@ func Check(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) Reason 
 	return missingResources(node, pod, used)
 }
 
-// Takes reports whether a pod can be scheduled on a node.
-func Takes(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) bool {
+// Fits reports whether a pod can be scheduled on a node.
+func Fits(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) bool {
 	return Check(node, pod, used) == Reason{}
 }
 

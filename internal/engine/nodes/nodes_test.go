@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 				test.node(node)
 			}
 			got := Check(node, test.pod, test.used)
-			if got != test.want || got.String() != test.text || Takes(node, test.pod, test.used) != (test.want == Reason{}) {
+			if got != test.want || got.String() != test.text || Fits(node, test.pod, test.used) != (test.want == Reason{}) {
 				t.Errorf("got %#v (%s), want %#v (%s)", got, got, test.want, test.text)
 			}
 		})

@@ -129,8 +129,8 @@ func planTrainJob(t testing.TB, trainJob *v2alpha1.TrainJob, runtime *v2alpha1.T
 	return accepted
 }
 
-func wherever() *validation.Surroundings {
-	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+func wherever() *validation.ClusterFacts {
+	return &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 }
 
 // wantPlans computes every plan of a job, twice.

@@ -54,12 +54,12 @@ func TestNames(t *testing.T) {
 }
 
 // longest is the longest name that admission accepts.
-func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings) string {
+func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.ClusterFacts, name string) *validation.Findings) string {
 	t.Helper()
 	rules := validation.NewRules(config.Default(), false)
 	for length := 253; length > 0; length-- {
 		name := strings.Repeat("n", length)
-		in := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+		in := &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 		if len(judge(rules, in, name).Errors) == 0 {
 			return name
 		}
@@ -70,10 +70,10 @@ func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Su
 
 // For every name that admission accepts, Kubernetes and DNS accept all derived names.
 func TestLongestNamesFit(t *testing.T) {
-	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
+	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.ClusterFacts, name string) *validation.Findings {
 		return rules.CreateMPIJob(mpiJobObject(named(name), replicas(100)), in)
 	})
-	ofTrainJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
+	ofTrainJobNamed := longest(t, func(rules *validation.Rules, in *validation.ClusterFacts, name string) *validation.Findings {
 		trainJob, runtime := trainJobObjects(trainJobNamed(name), nodes(64))
 		in.Runtime = runtime
 		return rules.CreateTrainJob(trainJob, in)
@@ -116,7 +116,7 @@ func TestLongestNamesFit(t *testing.T) {
 func TestRetryNamesAreAccepted(t *testing.T) {
 	rules := validation.NewRules(config.Default(), false)
 	faults := func(kind job.Kind, name string, workers int32) error {
-		in := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+		in := &validation.ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 		if kind == job.KindMPIJob {
 			return rules.CreateMPIJob(mpiJobObject(named(name), replicas(workers)), in).Errors.ToAggregate()
 		}

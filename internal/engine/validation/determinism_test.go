@@ -26,7 +26,7 @@ func TestSameFaultsInTheSameOrder(t *testing.T) {
 		}
 		return result
 	}
-	in := func() *Surroundings {
+	in := func() *ClusterFacts {
 		in := somewhere()
 		in.Quotas[0].Spec.Hard = list("requests.cpu", "1", "limits.cpu", "1", "requests.memory", "1", "limits.memory", "1", "pods", "0", "services", "0", "secrets", "0", "configmaps", "0")
 		in.LimitRanges[0].Spec.Limits[0].Max = list("cpu", "1", "memory", "1", "nvidia.com/gpu", "1", "amd.com/gpu", "1")

@@ -37,7 +37,7 @@ func TestExclusiveTopologyIsRefused(t *testing.T) {
 		"a TrainJob": {rules().CreateTrainJob(exclusiveTrainJob, anywhere(withRuntime())), []string{forbidden("metadata")}},
 		"a runtime":  {rules().Runtime(onRuntime, 0), []string{forbidden(replicatedJobs + "[1].template.metadata")}},
 		"a TrainJob of such a runtime": {
-			rules().CreateTrainJob(trainJob(), anywhere(func(in *Surroundings) { in.Runtime = onRuntime })),
+			rules().CreateTrainJob(trainJob(), anywhere(func(in *ClusterFacts) { in.Runtime = onRuntime })),
 			[]string{`spec.runtimeRef.name: Invalid value: "openmpi": its template has the annotation alpha.jobset.sigs.k8s.io/exclusive-topology, which ` + notExclusive},
 		},
 		"an MPIJob":                      {rules().CreateMPIJob(exclusiveMPIJob, anywhere()), ofBoth},
@@ -61,5 +61,5 @@ func TestNativeGangInAQueueIsAccepted(t *testing.T) {
 	if model := job.FromTrainJob(queued, runtime, job.Defaults{}); model.Gang.Scheduler != job.Native || model.Queue != "gpus" {
 		t.Fatalf("the job asks for %q in queue %q", model.Gang.Scheduler, model.Queue)
 	}
-	wantFindings(t, rules().CreateTrainJob(queued, anywhere(func(in *Surroundings) { in.Runtime = runtime })), nil, nil)
+	wantFindings(t, rules().CreateTrainJob(queued, anywhere(func(in *ClusterFacts) { in.Runtime = runtime })), nil, nil)
 }

@@ -69,8 +69,8 @@ func FuzzRuntime(f *testing.F) {
 func rules() *Rules { return NewRules(config.Default(), false) }
 
 // somewhere is a namespace with quotas of all sorts.
-func somewhere() *Surroundings {
-	return &Surroundings{
+func somewhere() *ClusterFacts {
+	return &ClusterFacts{
 		NamespaceLabels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
 		Quotas: []corev1.ResourceQuota{
 			{Spec: corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "10", "limits.memory", "1Gi", "pods", "3", "requests.nvidia.com/gpu", "1", "services", "0")}},

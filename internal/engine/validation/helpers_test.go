@@ -35,8 +35,8 @@ func configured(changes ...func(*config.Config)) *Rules {
 
 // anywhere is a namespace that asks for nothing, in a cluster that has every
 // priority class.
-func anywhere(options ...func(*Surroundings)) *Surroundings {
-	in := &Surroundings{HasPriorityClass: func(string) bool { return true }}
+func anywhere(options ...func(*ClusterFacts)) *ClusterFacts {
+	in := &ClusterFacts{HasPriorityClass: func(string) bool { return true }}
 	for _, option := range options {
 		option(in)
 	}
@@ -44,8 +44,8 @@ func anywhere(options ...func(*Surroundings)) *Surroundings {
 }
 
 // withRuntime adds a runtime to the surroundings.
-func withRuntime(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*Surroundings) {
-	return func(in *Surroundings) { in.Runtime = runtimeOf(options...) }
+func withRuntime(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*ClusterFacts) {
+	return func(in *ClusterFacts) { in.Runtime = runtimeOf(options...) }
 }
 
 func podTemplate(name string, command ...string) corev1.PodTemplateSpec {

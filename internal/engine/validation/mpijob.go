@@ -24,12 +24,12 @@ type mpiJobCheck struct {
 	rules  *Rules
 	mpiJob *v2beta1.MPIJob
 	job    *job.Job
-	in     *Surroundings
+	in     *ClusterFacts
 	spec   *field.Path
 }
 
 // CreateMPIJob validates a new MPIJob.
-func (r *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Findings {
+func (r *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *ClusterFacts) *Findings {
 	check := &mpiJobCheck{
 		Findings: &Findings{},
 		rules:    r,

@@ -247,7 +247,7 @@ func TestPriorityClassesOfMPIJob(t *testing.T) {
 				launcherPod(mpiJob).PriorityClassName, workerPod(mpiJob).PriorityClassName = tc.launcher, tc.worker
 			})
 			var asked []string
-			in := anywhere(func(in *Surroundings) {
+			in := anywhere(func(in *ClusterFacts) {
 				in.HasPriorityClass = func(name string) bool {
 					asked = append(asked, name)
 					return name == "high"
@@ -265,7 +265,7 @@ func TestPriorityClassesOfMPIJob(t *testing.T) {
 // brings it there through mpi-operator's type.
 func TestJobsOfMultiKueue(t *testing.T) {
 	elsewhere := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }
-	strict := anywhere(labelled("enforce", "restricted"), defaultRequest("cpu", "1"), func(in *Surroundings) {
+	strict := anywhere(labelled("enforce", "restricted"), defaultRequest("cpu", "1"), func(in *ClusterFacts) {
 		in.LimitRanges[0].Spec.Limits[0].Max = list("cpu", "500m")
 		in.AnyNodeHas = func(corev1.ResourceName) bool { return false }
 	})

@@ -19,7 +19,7 @@ type placeCheck struct {
 	rules            *Rules
 	findings         *Findings
 	job              *job.Job
-	in               *Surroundings
+	in               *ClusterFacts
 	launcher, worker pods
 	// Paths for errors about the whole job.
 	name, workers, slots, priorityClass *field.Path
@@ -74,7 +74,7 @@ func (pc *placeCheck) priorityClassExists() {
 }
 
 // asStored returns a pod as Kubernetes stores it, with the fields that quotas count.
-func asStored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
+func asStored(pod *corev1.PodSpec, in *ClusterFacts) *corev1.PodSpec {
 	pod = quota.WithLimitRanges(pod, in.LimitRanges)
 	if pod.PriorityClassName == "" {
 		pod.PriorityClassName = in.DefaultPriorityClass
@@ -153,7 +153,7 @@ func (pc *placeCheck) waits() string {
 }
 
 // Demand returns what a job requests from its namespace, as Kubernetes counts it.
-func Demand(model *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
+func Demand(model *job.Job, in *ClusterFacts, minWorkers int64) *quota.Demand {
 	return &quota.Demand{
 		Launcher:   quota.Pods{Count: int64(model.Launcher.Replicas), Spec: asStored(&model.Launcher.Template.Spec, in)},
 		Workers:    quota.Pods{Count: int64(model.Worker.Replicas), Spec: asStored(&model.Worker.Template.Spec, in)},

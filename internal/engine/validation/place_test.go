@@ -14,15 +14,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-func quotaOf(amounts ...string) func(*Surroundings) {
-	return func(in *Surroundings) {
+func quotaOf(amounts ...string) func(*ClusterFacts) {
+	return func(in *ClusterFacts) {
 		in.Quotas = []corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: list(amounts...)}}}
 	}
 }
 
 // The pods of both kinds are called after their job.
 func TestNameOfAnotherKind(t *testing.T) {
-	other := func(kind job.Kind) func(*Surroundings) { return func(in *Surroundings) { in.OtherKind = kind } }
+	other := func(kind job.Kind) func(*ClusterFacts) { return func(in *ClusterFacts) { in.OtherKind = kind } }
 	wantFindings(t, rules().CreateMPIJob(mpiJob(), anywhere(other(job.KindTrainJob))),
 		[]string{`metadata.name: Invalid value: "resnet": a TrainJob of this name already exists in the namespace, and their pods would have the same names; choose another name`}, nil)
 	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(withRuntime(), other(job.KindMPIJob))),
@@ -55,21 +55,21 @@ func TestQuotaOfJobsThatWait(t *testing.T) {
 func TestQuotaTellsWhatWouldFit(t *testing.T) {
 	tests := map[string]struct {
 		changes []func(*v2beta1.MPIJob)
-		in      []func(*Surroundings)
+		in      []func(*ClusterFacts)
 		want    string
 	}{
-		"fewer workers":            {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*Surroundings){quotaOf("pods", "6")}, want: "1. Reduce worker count to 5 (6 pods total)"},
-		"not fewer than there may": {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*Surroundings){quotaOf("pods", "2")}, want: "1. No smaller worker count fits: 2 workers need 3 pods"},
+		"fewer workers":            {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*ClusterFacts){quotaOf("pods", "6")}, want: "1. Reduce worker count to 5 (6 pods total)"},
+		"not fewer than there may": {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*ClusterFacts){quotaOf("pods", "2")}, want: "1. No smaller worker count fits: 2 workers need 3 pods"},
 		"one worker, where the launcher is the other": {
-			changes: []func(*v2beta1.MPIJob){workers(9), launcherRunsRanks}, in: []func(*Surroundings){quotaOf("pods", "2")}, want: "1. Reduce worker count to 1 (2 pods total)",
+			changes: []func(*v2beta1.MPIJob){workers(9), launcherRunsRanks}, in: []func(*ClusterFacts){quotaOf("pods", "2")}, want: "1. Reduce worker count to 1 (2 pods total)",
 		},
 		"who has it": {
-			in:   []func(*Surroundings){quotaOf("pods", "2"), func(in *Surroundings) { in.RunningJobs = func() int { return 7 } }},
+			in:   []func(*ClusterFacts){quotaOf("pods", "2"), func(in *ClusterFacts) { in.RunningJobs = func() int { return 7 } }},
 			want: "Current usage: 0 pods (7 running jobs)",
 		},
-		"and nobody was asked": {in: []func(*Surroundings){quotaOf("pods", "2")}, want: "Current usage: 0 pods (0 running jobs)"},
+		"and nobody was asked": {in: []func(*ClusterFacts){quotaOf("pods", "2")}, want: "Current usage: 0 pods (0 running jobs)"},
 		"the namespace's share": {
-			in:   []func(*Surroundings){quotaOf("requests.ephemeral-storage", "1Gi"), defaultRequest("ephemeral-storage", "1Gi")},
+			in:   []func(*ClusterFacts){quotaOf("requests.ephemeral-storage", "1Gi"), defaultRequest("ephemeral-storage", "1Gi")},
 			want: "Requested 3Gi ephemeral-storage (2 workers × 1Gi ephemeral-storage + launcher 1Gi ephemeral-storage)",
 		},
 	}
@@ -85,7 +85,7 @@ func TestQuotaTellsWhatWouldFit(t *testing.T) {
 
 // Counting the running jobs costs something, so it is done only to be told.
 func TestRunningJobsAreCountedOnlyIfShown(t *testing.T) {
-	never := func(in *Surroundings) {
+	never := func(in *ClusterFacts) {
 		in.RunningJobs = func() int {
 			t.Error("the running jobs were counted")
 			return 0
@@ -97,24 +97,24 @@ func TestRunningJobsAreCountedOnlyIfShown(t *testing.T) {
 
 // A pod that names no class has the cluster's default, and its quota.
 func TestQuotaOfTheDefaultPriorityClass(t *testing.T) {
-	scoped := func(in *Surroundings) {
+	scoped := func(in *ClusterFacts) {
 		quotaOf("pods", "2")(in)
 		in.Quotas[0].Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
 			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"everyday"}},
 		}}
 	}
-	everyday := func(in *Surroundings) { in.DefaultPriorityClass = "everyday" }
+	everyday := func(in *ClusterFacts) { in.DefaultPriorityClass = "everyday" }
 	high := func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{PriorityClass: "high"}
 	}
 	for name, tc := range map[string]struct {
-		in         []func(*Surroundings)
+		in         []func(*ClusterFacts)
 		changes    []func(*v2beta1.MPIJob)
 		wantFaults int
 	}{
-		"there is no default":        {in: []func(*Surroundings){scoped}},
-		"the default is counted":     {in: []func(*Surroundings){scoped, everyday}, wantFaults: 1},
-		"another class is somewhere": {in: []func(*Surroundings){scoped, everyday}, changes: []func(*v2beta1.MPIJob){high}},
+		"there is no default":        {in: []func(*ClusterFacts){scoped}},
+		"the default is counted":     {in: []func(*ClusterFacts){scoped, everyday}, wantFaults: 1},
+		"another class is somewhere": {in: []func(*ClusterFacts){scoped, everyday}, changes: []func(*v2beta1.MPIJob){high}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := rules().CreateMPIJob(mpiJob(tc.changes...), anywhere(tc.in...)).Errors; len(got) != tc.wantFaults {
@@ -126,7 +126,7 @@ func TestQuotaOfTheDefaultPriorityClass(t *testing.T) {
 
 // Faults of a role's resources stand where the user wrote them, or would.
 func TestResourceErrorsHavePaths(t *testing.T) {
-	in := anywhere(withRuntime(), func(in *Surroundings) {
+	in := anywhere(withRuntime(), func(in *ClusterFacts) {
 		in.LimitRanges = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: list("cpu", "500m")},
 		}}}}

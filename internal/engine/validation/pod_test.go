@@ -40,7 +40,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 	tests := map[string]struct {
 		containers, initContainers []corev1.Container
 		whole                      *corev1.ResourceRequirements
-		in                         func(*Surroundings)
+		in                         func(*ClusterFacts)
 		want, wantWarnings         []string
 	}{
 		"exactly enough":                {containers: []corev1.Container{container("main", limitsOf("cpu", "1", "memory", "1Gi"))}},
@@ -77,7 +77,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 		},
 		"GPUs that no node has": {
 			containers: []corev1.Container{container("main", limitsOf("cpu", "1", "amd.com/gpu", "1"))},
-			in: func(in *Surroundings) {
+			in: func(in *ClusterFacts) {
 				in.AnyNodeHas = func(name corev1.ResourceName) bool { return name == "nvidia.com/gpu" }
 			},
 			wantWarnings: []string{
@@ -86,7 +86,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 		},
 		"GPUs that a node has": {
 			containers: []corev1.Container{container("main", limitsOf("cpu", "1", "nvidia.com/gpu", "1"))},
-			in: func(in *Surroundings) {
+			in: func(in *ClusterFacts) {
 				in.AnyNodeHas = func(name corev1.ResourceName) bool { return name == "nvidia.com/gpu" }
 			},
 		},
@@ -106,8 +106,8 @@ func TestWorkerAsksForEnough(t *testing.T) {
 	}
 }
 
-func defaultRequest(amounts ...string) func(*Surroundings) {
-	return func(in *Surroundings) {
+func defaultRequest(amounts ...string) func(*ClusterFacts) {
+	return func(in *ClusterFacts) {
 		in.LimitRanges = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, DefaultRequest: list(amounts...)},
 		}}}}

@@ -12,8 +12,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 )
 
-func labelled(pairs ...string) func(*Surroundings) {
-	return func(in *Surroundings) {
+func labelled(pairs ...string) func(*ClusterFacts) {
+	return func(in *ClusterFacts) {
 		in.NamespaceLabels = map[string]string{}
 		for i := 0; i < len(pairs); i += 2 {
 			in.NamespaceLabels["pod-security.kubernetes.io/"+pairs[i]] = pairs[i+1]
@@ -43,7 +43,7 @@ func TestPodSecurity(t *testing.T) {
 		return []string{workerTemplate + `: worker pods would violate PodSecurity "restricted:latest": ` + detail}
 	}
 	tests := map[string]struct {
-		namespace    func(*Surroundings)
+		namespace    func(*ClusterFacts)
 		worker       func(*corev1.PodSpec)
 		warns        bool
 		want         []string
@@ -56,7 +56,7 @@ func TestPodSecurity(t *testing.T) {
 		"baseline minds the host":                                 {namespace: labelled("enforce", "baseline"), worker: hostNetwork, want: violates("baseline:latest", hostNetworkDetail)},
 		"privileged minds nothing":                                {namespace: labelled("enforce", "privileged"), worker: hostNetwork, wantWarnings: wouldViolate(hostNetworkDetail)},
 		"without a label all is allowed":                          {namespace: labelled(), worker: hostNetwork, wantWarnings: wouldViolate(hostNetworkDetail)},
-		"without labels all is allowed":                           {namespace: func(*Surroundings) {}, worker: hostNetwork, wantWarnings: wouldViolate(hostNetworkDetail)},
+		"without labels all is allowed":                           {namespace: func(*ClusterFacts) {}, worker: hostNetwork, wantWarnings: wouldViolate(hostNetworkDetail)},
 		"labels to warn and audit are none":                       {namespace: labelled("warn", "restricted", "audit", "restricted"), worker: root, wantWarnings: wouldViolate(rootDetail)},
 		"an unknown level is the strictest":                       {namespace: labelled("enforce", "Baseline"), worker: root, want: violates("restricted:latest", rootDetail)},
 		"an empty level is the strictest":                         {namespace: labelled("enforce", ""), worker: root, want: violates("restricted:latest", rootDetail)},

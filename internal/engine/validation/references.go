@@ -189,7 +189,7 @@ func (r *references) projected(at *field.Path, sources []corev1.VolumeProjection
 
 // foreignKeys refuses the SSH key of another job for every user: with it, the pods of
 // this job could log in to the workers of the other.
-func foreignKeys(findings *Findings, in *Surroundings, kind job.Kind, name string, named []Reference) {
+func foreignKeys(findings *Findings, in *ClusterFacts, kind job.Kind, name string, named []Reference) {
 	for _, reference := range named {
 		owner, ownerName := keyOwner(reference)
 		if owner == "" || owner == kind && ownerName == name || in.HasJob == nil || !in.HasJob(owner, ownerName) {

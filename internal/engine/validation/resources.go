@@ -84,7 +84,7 @@ type pods struct {
 
 // workerResources checks the requests of a worker. If the job runs elsewhere, in another
 // cluster, the nodes of this cluster do not matter.
-func (r *Rules) workerResources(findings *Findings, worker pods, in *Surroundings, elsewhere bool) {
+func (r *Rules) workerResources(findings *Findings, worker pods, in *ClusterFacts, elsewhere bool) {
 	if worker.Replicas == 0 {
 		return
 	}

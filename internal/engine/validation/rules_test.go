@@ -97,7 +97,7 @@ func TestConfiguredLimitsOfMPIJob(t *testing.T) {
 	tests := map[string]struct {
 		limits func(limits)
 		change func(*v2beta1.MPIJob)
-		in     func(*Surroundings)
+		in     func(*ClusterFacts)
 		want   []string
 	}{
 		"fewer workers": {
@@ -156,11 +156,11 @@ func TestConfiguredLimitsOfMPIJob(t *testing.T) {
 			want:   []string{launcherContainer + ".env: Too many: 3: must have at most 2 items"},
 		},
 		"smaller objects": {
-			limits: func(limits limits) { limits.MaxBytes = 1000 }, in: func(in *Surroundings) { in.Bytes = 1001 },
+			limits: func(limits limits) { limits.MaxBytes = 1000 }, in: func(in *ClusterFacts) { in.Bytes = 1001 },
 			want: []string{`spec: Invalid value: "1001 bytes": the object must have at most 1000 bytes; put large data into a ConfigMap or a volume`},
 		},
 		"objects as small as that": {
-			limits: func(limits limits) { limits.MaxBytes = 1000 }, in: func(in *Surroundings) { in.Bytes = 1000 },
+			limits: func(limits limits) { limits.MaxBytes = 1000 }, in: func(in *ClusterFacts) { in.Bytes = 1000 },
 		},
 	}
 	for name, tc := range tests {
@@ -191,7 +191,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			trainer.NumNodes, trainer.SlotsPerWorker, trainer.Env = new(int32(9)), new(int32(5)), variables("A", "", "B", "")
 			trainer.ResourcesPerNode = new(limitsOf("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "5"))
 		})
-		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime(), func(in *Surroundings) { in.Bytes = 1000 })), []string{
+		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime(), func(in *ClusterFacts) { in.Bytes = 1000 })), []string{
 			"spec.trainer.numNodes: Invalid value: 9: numNodes must be between 1 and 8",
 			"spec.trainer.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.trainer.env: Too many: 2: must have at most 1 item",
@@ -231,7 +231,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 	// Judging what is too large might be what it was made so large for.
 	t.Run("objects that are too large are not looked into", func(t *testing.T) {
 		tooLarge := []string{`spec: Invalid value: "1001 bytes": the object must have at most 1000 bytes; put large data into a ConfigMap or a volume`}
-		in := &Surroundings{Bytes: 1001}
+		in := &ClusterFacts{Bytes: 1001}
 		wantFindings(t, rules.CreateTrainJob(&v2alpha1.TrainJob{}, in), tooLarge, nil)
 		wantFindings(t, rules.CreateMPIJob(&v2beta1.MPIJob{}, in), tooLarge, nil)
 		wantFindings(t, rules.Runtime(&v2alpha1.TrainingRuntimeSpec{}, 1001), tooLarge, nil)
@@ -249,7 +249,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 // The configured defaults reach the job that quotas are asked about.
 func TestConfiguredDefaultsCount(t *testing.T) {
 	rules := configured(func(configuration *config.Config) { configuration.Defaults.LauncherCPU = resource.MustParse("7") })
-	in := anywhere(withRuntime(), func(in *Surroundings) {
+	in := anywhere(withRuntime(), func(in *ClusterFacts) {
 		in.Quotas = []corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "8")}}}
 	})
 	got := rules.CreateTrainJob(trainJob(), in)

@@ -23,13 +23,13 @@ type trainJobCheck struct {
 	*Findings
 	rules    *Rules
 	trainJob *v2alpha1.TrainJob
-	in       *Surroundings
+	in       *ClusterFacts
 	spec     *field.Path
 	pods     podCheck
 }
 
 // CreateTrainJob validates a new TrainJob.
-func (r *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings) *Findings {
+func (r *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *ClusterFacts) *Findings {
 	findings := &Findings{}
 	check := &trainJobCheck{
 		Findings: findings,

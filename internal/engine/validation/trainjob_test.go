@@ -213,7 +213,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 	tests := map[string]struct {
 		job                func(*v2alpha1.TrainJob)
 		runtime            func(*v2alpha1.TrainingRuntimeSpec)
-		in                 func(*Surroundings)
+		in                 func(*ClusterFacts)
 		want, wantWarnings []string
 	}{
 		"no runtime, and what can be said without one": {
@@ -221,7 +221,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 				trainJob.Spec.Trainer.NumNodes = new(int32(0))
 				trainJob.Spec.Launcher = &v2alpha1.Launcher{Resources: new(limitsOf("cpu", "-1"))}
 			},
-			in: func(in *Surroundings) { in.Runtime = nil },
+			in: func(in *ClusterFacts) { in.Runtime = nil },
 			want: []string{
 				`spec.runtimeRef.name: Invalid value: "openmpi": Runtime openmpi not found in namespace`,
 				"spec.trainer.numNodes: Invalid value: 0: numNodes must be between 1 and 64",
@@ -268,7 +268,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 		},
 		"a priority class of the runtime's template that is not there": {
 			runtime: func(runtime *v2alpha1.TrainingRuntimeSpec) { runtimeWorker(runtime).Spec.PriorityClassName = "none" },
-			in:      func(in *Surroundings) { in.HasPriorityClass = func(string) bool { return false } },
+			in:      func(in *ClusterFacts) { in.HasPriorityClass = func(string) bool { return false } },
 			want:    []string{`spec.runtimeRef.name: Invalid value: "none": PriorityClass does not exist; list them with kubectl get priorityclasses`},
 		},
 		"resources of one worker and of the job's launcher": {

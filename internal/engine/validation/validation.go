@@ -42,8 +42,8 @@ func NewRules(configuration *config.Config, onOpenShift bool) *Rules {
 	}
 }
 
-// Surroundings are the facts about the cluster and the namespace of a job.
-type Surroundings struct {
+// ClusterFacts are the facts about the cluster and the namespace of a job.
+type ClusterFacts struct {
 	// NamespaceLabels contain the PodSecurity level.
 	NamespaceLabels map[string]string
 	Quotas          []corev1.ResourceQuota

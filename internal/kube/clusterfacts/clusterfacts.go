@@ -37,8 +37,8 @@ type Reader struct {
 const shared = client.UnsafeDisableDeepCopy
 
 // Of reads the facts for a job of either kind, except for the runtime of a TrainJob.
-func (r *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.Surroundings, error) {
-	in := &validation.Surroundings{
+func (r *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.ClusterFacts, error) {
+	in := &validation.ClusterFacts{
 		HasPriorityClass: func(name string) bool {
 			// If the class cannot be read, the job is not refused: Kubernetes checks it later.
 			found, err := r.find(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})

@@ -52,24 +52,24 @@ func mapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 	return mapper
 }
 
-// Maker creates clients that share a scheme and a mapper.
-type Maker struct {
+// ClientFactory creates clients that share a scheme and a mapper.
+type ClientFactory struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 }
 
-// NewMaker also supports other kinds, which are unstructured and namespaced.
-func NewMaker(others ...schema.GroupVersionKind) *Maker {
+// NewClientFactory also supports other kinds, which are unstructured and namespaced.
+func NewClientFactory(others ...schema.GroupVersionKind) *ClientFactory {
 	scheme := Scheme()
 	kinds := mapper(scheme)
 	for _, kind := range others {
 		kinds.Add(kind, meta.RESTScopeNamespace)
 	}
-	return &Maker{scheme: scheme, mapper: kinds}
+	return &ClientFactory{scheme: scheme, mapper: kinds}
 }
 
 // Client returns a client for typed objects and the other kinds. If httpClient is nil, it
 // creates one.
-func (m *Maker) Client(config *rest.Config, httpClient *http.Client) (client.WithWatch, error) {
+func (m *ClientFactory) Client(config *rest.Config, httpClient *http.Client) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Scheme: m.scheme, Mapper: m.mapper})
 }

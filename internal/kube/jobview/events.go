@@ -43,7 +43,7 @@ func Events(ctx context.Context, from client.Reader, view *View, pods map[string
 		}
 	}
 	slices.SortStableFunc(result, func(one, other corev1.Event) int {
-		if order := Happened(&one).Compare(Happened(&other)); order != 0 {
+		if order := EventTime(&one).Compare(EventTime(&other)); order != 0 {
 			return order
 		}
 		return slices.Compare([]string{one.InvolvedObject.Name, one.Reason, one.Name}, []string{other.InvolvedObject.Name, other.Reason, other.Name})
@@ -51,8 +51,8 @@ func Events(ctx context.Context, from client.Reader, view *View, pods map[string
 	return result, nil
 }
 
-// Happened returns the time of an event, from whichever field has it.
-func Happened(event *corev1.Event) time.Time {
+// EventTime returns the time of an event, from whichever field has it.
+func EventTime(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil:
 		return event.Series.LastObservedTime.Time

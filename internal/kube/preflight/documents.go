@@ -68,15 +68,15 @@ func conditionsOf(conditions []metav1.Condition) []Answered {
 	return result
 }
 
-// Prechecked is the result of checking a job before it is submitted, or a namespace.
-type Prechecked struct {
+// PreflightReport is the result of checking a job before it is submitted, or a namespace.
+type PreflightReport struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name,omitempty"`
 	Report
 }
 
-// PrecheckedBy runs the checks on facts.
-func PrecheckedBy(facts *Facts) *Prechecked {
-	return &Prechecked{Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, Report: Preflight(facts)}
+// NewPreflightReport runs the checks on facts.
+func NewPreflightReport(facts *Facts) *PreflightReport {
+	return &PreflightReport{Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, Report: Preflight(facts)}
 }

@@ -75,7 +75,7 @@ func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
 	for i := range facts.Nodes.Value {
 		node := &facts.Nodes.Value[i]
 		used := map[string]corev1.ResourceList{node.Name: maps.Clone(facts.Used.Value[node.Name])}
-		result.fitsEmptyNode = result.fitsEmptyNode || nodes.Takes(node, worker, nil)
+		result.fitsEmptyNode = result.fitsEmptyNode || nodes.Fits(node, worker, nil)
 		if reason := nodes.Check(node, worker, used[node.Name]); reason != (nodes.Reason{}) {
 			result.reasons[reason]++
 			continue
@@ -83,7 +83,7 @@ func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
 		result.fitting++
 		scheduled := &corev1.Pod{Spec: *worker.Spec.DeepCopy()}
 		scheduled.Spec.NodeName = node.Name
-		for onNode := 0; onNode < wanted && nodes.Takes(node, worker, used[node.Name]); onNode++ {
+		for onNode := 0; onNode < wanted && nodes.Fits(node, worker, used[node.Name]); onNode++ {
 			result.workers++
 			nodes.Use(used, scheduled)
 		}

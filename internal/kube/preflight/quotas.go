@@ -51,7 +51,7 @@ func (facts *Facts) missingDemand() *quota.Demand {
 	if facts.Kind == job.KindMPIJob {
 		least = minMPIJobWorkers
 	}
-	demand := validation.Demand(facts.Job, &validation.Surroundings{LimitRanges: facts.LimitRanges.Value}, least)
+	demand := validation.Demand(facts.Job, &validation.ClusterFacts{LimitRanges: facts.LimitRanges.Value}, least)
 	if facts.Stored {
 		demand.Objects = nil
 		demand.Workers.Count = max(demand.Workers.Count-int64(len(active(facts.podsOf(training.RoleWorker)))), 0)

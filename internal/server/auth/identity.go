@@ -37,7 +37,7 @@ func (i *identity) caller(source string, identifyAgain func(context.Context) (*i
 type clients struct {
 	// server is the connection with the server's own identity, or that of the kubeconfig.
 	server *rest.Config
-	maker  *connection.Maker
+	maker  *connection.ClientFactory
 }
 
 func newClients(server *rest.Config) *clients {
@@ -45,7 +45,7 @@ func newClients(server *rest.Config) *clients {
 	// The server limits callers, and the API server has its own limits.
 	server.QPS, server.Burst = -1, -1
 	server.WarningHandler = rest.NoWarnings{}
-	return &clients{server: server, maker: connection.NewMaker(connection.OptionalKinds()...)}
+	return &clients{server: server, maker: connection.NewClientFactory(connection.OptionalKinds()...)}
 }
 
 // withToken has none of the server's credentials, only its connection settings. client-go

@@ -166,12 +166,12 @@ func (s *scripted) Diagnose(_ context.Context, ref jobservice.JobRef) (*prefligh
 	}, s.note("diagnose %s", refText(ref))
 }
 
-func (s *scripted) Preflight(_ context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
+func (s *scripted) Preflight(_ context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.PreflightReport, error) {
 	name := "nothing"
 	if object != nil {
 		name = object.GetName()
 	}
-	found := &preflight.Prechecked{Namespace: namespace, Report: preflight.Report{Passed: 1, Total: 2, Outcomes: []preflight.Outcome{{Check: "Quota", Result: preflight.Fail, Findings: []preflight.Finding{{Rank: preflight.Note}}}}}}
+	found := &preflight.PreflightReport{Namespace: namespace, Report: preflight.Report{Passed: 1, Total: 2, Outcomes: []preflight.Outcome{{Check: "Quota", Result: preflight.Fail, Findings: []preflight.Finding{{Rank: preflight.Note}}}}}}
 	return found, s.note("preflight %s %s/%s", kind.Kind, namespace, name)
 }
 

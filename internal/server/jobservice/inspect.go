@@ -94,14 +94,14 @@ func (s *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosi
 
 // Preflight checks whether a job can run or, without an object, whether jobs can run in a
 // namespace.
-func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
+func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.PreflightReport, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
 	}
 	writer := auth.CallerFrom(ctx).Client
 	gatherer := s.gatherer(ctx)
 	if object == nil {
-		result := preflight.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
+		result := preflight.NewPreflightReport(gatherer.OfNamespace(ctx, writer, namespace))
 		return result, ctx.Err()
 	}
 	if given := object.GetNamespace(); given != "" && given != namespace {
@@ -113,7 +113,7 @@ func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace s
 		submitted.SetName(submitted.GetGenerateName() + "xxxxx")
 	}
 	submitted.GetObjectKind().SetGroupVersionKind(kind.GVK)
-	result := preflight.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, submitted))
+	result := preflight.NewPreflightReport(gatherer.BeforeSubmission(ctx, writer, submitted))
 	return result, ctx.Err()
 }
 

@@ -158,7 +158,7 @@ func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
 			source = event.ReportingController
 		}
 		events = append(events, Event{
-			Type: event.Type, Reason: event.Reason, Message: event.Message, Timestamp: jobview.Happened(event), Source: source,
+			Type: event.Type, Reason: event.Reason, Message: event.Message, Timestamp: jobview.EventTime(event), Source: source,
 			Object: fmt.Sprintf("%s/%s", event.InvolvedObject.Kind, event.InvolvedObject.Name), Count: max(event.Count, 1),
 		})
 	}

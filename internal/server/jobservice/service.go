@@ -47,7 +47,7 @@ type Interface interface {
 	// Diagnose finds why a job does not run, Preflight whether a job can run; without an
 	// object it only checks the namespace.
 	Diagnose(ctx context.Context, job JobRef) (*preflight.Diagnosis, error)
-	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error)
+	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.PreflightReport, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
 	Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error)

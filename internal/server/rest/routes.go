@@ -118,8 +118,8 @@ func logRoutes(name, one string) []*route {
 func namespaceRoutes() []*route {
 	return []*route{
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
-		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, response: preflight.Prechecked{}, handle: (*API).checkNamespace},
-		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, response: preflight.Prechecked{},
+		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, response: preflight.PreflightReport{}, handle: (*API).checkNamespace},
+		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, response: preflight.PreflightReport{},
 			errors: []int{408, 415}, handle: (*API).checkJob},
 	}
 }

@@ -114,7 +114,7 @@ func (life *life) operate(ctx context.Context, connection *rest.Config, all *syn
 	settings.ClusterDomain = "cluster.local"
 	settings.LeaderElection.Enabled = false
 	settings.Failures.RestartSeconds = 1
-	manager, err := operator.NewConfined(connection, operator.Options{Config: settings, ProbeAddress: "0", Audit: io.Discard}, life.Namespace)
+	manager, err := operator.NewForNamespace(connection, operator.Options{Config: settings, ProbeAddress: "0", Audit: io.Discard}, life.Namespace)
 	if err != nil {
 		life.Errorf("start an operator: %v", err)
 		return

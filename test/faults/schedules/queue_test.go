@@ -3,6 +3,8 @@
 package schedules
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,8 +53,12 @@ func (queue *queue) AddAfter(job reconcile.Request, wait time.Duration) {
 
 // isReady tells whether there is a job to look at now.
 func (queue *queue) isReady() bool {
-	for job, at := range queue.due {
-		if !at.After(time.Now()) {
+	// In the order of time, then of names: a seed has one history.
+	jobs := slices.SortedFunc(maps.Keys(queue.due), func(a, b reconcile.Request) int {
+		return cmp.Or(queue.due[a].Compare(queue.due[b]), cmp.Compare(a.String(), b.String()))
+	})
+	for _, job := range jobs {
+		if !queue.due[job].After(time.Now()) {
 			delete(queue.due, job)
 			queue.Add(job)
 		}

@@ -65,7 +65,7 @@ func startCluster(t testing.TB, options ...func(*envtest.Environment)) *cluster 
 	config.QPS = -1
 	made := &cluster{environment: environment}
 	var err error
-	if made.admin, err = connection.NewMaker().Client(config, nil); err != nil {
+	if made.admin, err = connection.NewClientFactory().Client(config, nil); err != nil {
 		t.Fatal(err)
 	}
 	if made.typed, err = kubernetes.NewForConfig(config); err != nil {
@@ -160,7 +160,7 @@ func startWorld(t testing.TB) *world {
 	t.Helper()
 	made := &world{cluster: startCluster(t), audit: &deployed.Lines{}}
 	made.ada, made.bob = made.person(t, "ada"), made.person(t, "bob")
-	reader, err := connection.NewMaker().Client(made.server, nil)
+	reader, err := connection.NewClientFactory().Client(made.server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

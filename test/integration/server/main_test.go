@@ -79,7 +79,7 @@ func startCluster(t testing.TB) *cluster {
 	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}})
 	config := rest.CopyConfig(environment.Config)
 	config.QPS = -1
-	made, err := connection.NewMaker().Client(config, nil)
+	made, err := connection.NewClientFactory().Client(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
