@@ -74,7 +74,7 @@ func (cluster *cluster) testErrors(t *testing.T) {
 		"may not create":               {arguments: create, stdin: goodJob, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
 		"may not watch":                {arguments: []string{"trainjob", "wait", "taken"}, kubeconfig: getter, wantCode: 4, wantReason: "Forbidden"},
 		"a configuration that is none": {arguments: create, stdin: goodJob, kubeconfig: write(t, "kubeconfig", "clusters: ["), wantCode: 1, wantReason: "NoCluster"},
-		"an answer that takes long":    {arguments: []string{"trainjob", "get", "--request-timeout", "1ms"}, wantCode: 7, wantReason: "Timeout"},
+		"an answer that takes long":    {arguments: []string{"trainjob", "get", "--request-timeout", "1us"}, wantCode: 7, wantReason: "Timeout"},
 		"may not delete":               {arguments: []string{"trainjob", "delete", "taken"}, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
 		"may not suspend":              {arguments: []string{"trainjob", "suspend", "taken"}, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
 		"may not list":                 {arguments: []string{"training", "list"}, kubeconfig: nobody, wantCode: 4, wantReason: "Forbidden"},
