@@ -63,7 +63,7 @@ func configuredBackend(j *job.Job, available *Available) (Backend, error) {
 		}
 		return available.backendOf(s, podScheduler), nil
 	}
-	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", name, joinNames(Names()))
+	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", name, ListNames())
 }
 
 // discoveredBackend is the scheduler that the pods name, or else the preferred one of
@@ -89,7 +89,7 @@ func discoveredBackend(j *job.Job, available *Available) (Backend, string) {
 			return available.backendOf(s, ""), fmt.Sprintf("this cluster serves %s", s.api())
 		}
 	}
-	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", joinNames(Names()))
+	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", ListNames())
 }
 
 // backendOfPodScheduler is the backend for the schedulerName of the pods.

@@ -92,6 +92,9 @@ func GroupKinds() (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
+// ListNames returns all names as part of a sentence: coscheduling, volcano, kai and native.
+func ListNames() string { return joinNames(Names()) }
+
 // joinNames lists names in a sentence: coscheduling, volcano and native.
 func joinNames(names []job.Scheduler) string {
 	var texts []string

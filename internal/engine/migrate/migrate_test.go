@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
@@ -323,5 +325,20 @@ func TestWhatNoRuleDealsWith(t *testing.T) {
 	migration.rest()
 	if got := migration.report.Entries; len(got) != 2 || got[0].Path != "spec.new" || got[0].Outcome != Look || got[1].Outcome != Dropped {
 		t.Errorf("the report says %+v", got)
+	}
+}
+
+// Every scheduler that a runtime can set is one that a job can be converted for.
+func TestEverySchedulerIsConverted(t *testing.T) {
+	for _, scheduler := range gang.Names() {
+		result := convert(t, jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"), Options{Scheduler: scheduler})
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(result.Runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, _, _ := unstructured.NestedMap(content, "spec", "podGroupPolicy")
+		if _, isSet := policy[string(scheduler)]; !isSet {
+			t.Errorf("for %s the runtime has podGroupPolicy %v", scheduler, policy)
+		}
 	}
 }

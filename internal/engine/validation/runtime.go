@@ -12,6 +12,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
@@ -68,7 +69,7 @@ func (rc *runtimeCheck) podGroupPolicy() {
 	}
 	names := slices.Sorted(maps.Keys(chosen))
 	if len(chosen) > 1 {
-		rc.refuse(field.Invalid(at, names, "must have at most one of coscheduling, volcano, kai and native"))
+		rc.refuse(field.Invalid(at, names, "must have at most one of "+gang.ListNames()))
 	}
 	for _, name := range names {
 		rc.timeout(at.Child(name, "scheduleTimeoutSeconds"), chosen[name].ScheduleTimeoutSeconds)

@@ -3,6 +3,7 @@
 package objects
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
 // promised are the field names by number, from 1, which clients rely on.
@@ -118,4 +122,39 @@ func TestMessagesOfJobsCarryEverything(t *testing.T) {
 	if len(seen) < 30 {
 		t.Errorf("only %d messages were seen", len(seen))
 	}
+}
+
+// TestEveryFieldIsInTheProto: fields of our own types have a name in gRPC, and are not
+// left to other_fields.
+func TestEveryFieldIsInTheProto(t *testing.T) {
+	for name, object := range map[string]reflect.Type{
+		"TrainJobSpec": reflect.TypeFor[v2alpha1.TrainJobSpec](), "Trainer": reflect.TypeFor[v2alpha1.Trainer](), "TrainJobStatus": reflect.TypeFor[v2alpha1.TrainJobStatus](),
+		"MPIJobSpec": reflect.TypeFor[v2beta1.MPIJobSpec](), "RunPolicy": reflect.TypeFor[v2beta1.RunPolicy](), "MPIJobStatus": reflect.TypeFor[v2beta1.MPIJobStatus](),
+		"Restart": reflect.TypeFor[training.Restart](), "QuotaWait": reflect.TypeFor[training.QuotaWait](), "FailedProcess": reflect.TypeFor[training.FailedProcess](),
+	} {
+		message, err := protoregistry.GlobalTypes.FindMessageByName(wire.File_training_mpijob_proto.Package().Append(protoreflect.Name(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := message.Descriptor().Fields()
+		for _, jsonName := range jsonNames(object) {
+			if fields.ByJSONName(jsonName) == nil {
+				t.Errorf("the message %s has no field %s: add it to the proto file", name, jsonName)
+			}
+		}
+	}
+}
+
+// jsonNames are the names of a type's fields, those of embedded types included.
+func jsonNames(object reflect.Type) (names []string) {
+	for i := range object.NumField() {
+		field := object.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" {
+			names = append(names, jsonNames(field.Type)...)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
 }
