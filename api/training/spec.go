@@ -11,7 +11,7 @@ const (
 	CleanPodPolicyRunning CleanPodPolicy = "Running"
 	// CleanPodPolicyAll deletes every pod, including the launcher's.
 	CleanPodPolicyAll CleanPodPolicy = "All"
-	// CleanPodPolicyNone deletes no pod.
+	// CleanPodPolicyNone deletes no worker.
 	CleanPodPolicyNone CleanPodPolicy = "None"
 )
 

@@ -1072,7 +1072,7 @@ type TrainJobSpec struct {
 	Suspend                 *bool                  `protobuf:"varint,7,opt,name=suspend,proto3,oneof" json:"suspend,omitempty"`
 	ActiveDeadlineSeconds   *int64                 `protobuf:"varint,8,opt,name=active_deadline_seconds,json=activeDeadlineSeconds,proto3,oneof" json:"active_deadline_seconds,omitempty"`
 	TtlSecondsAfterFinished *int32                 `protobuf:"varint,9,opt,name=ttl_seconds_after_finished,json=ttlSecondsAfterFinished,proto3,oneof" json:"ttl_seconds_after_finished,omitempty"`
-	// clean_pod_policy is Running or All.
+	// clean_pod_policy is Running, All or None.
 	CleanPodPolicy *string          `protobuf:"bytes,10,opt,name=clean_pod_policy,json=cleanPodPolicy,proto3,oneof" json:"clean_pod_policy,omitempty"`
 	BackoffLimit   *int32           `protobuf:"varint,11,opt,name=backoff_limit,json=backoffLimit,proto3,oneof" json:"backoff_limit,omitempty"`
 	ManagedBy      *string          `protobuf:"bytes,12,opt,name=managed_by,json=managedBy,proto3,oneof" json:"managed_by,omitempty"`

@@ -93,7 +93,7 @@ func setFSGroup(pod *corev1.PodSpec) {
 	}
 }
 
-// addFetch adds a container that fetches one source.
+// addFetchContainer adds a container that fetches one source.
 func addFetchContainer(pod *corev1.PodSpec, image, kind string, source *job.Source) {
 	container := corev1.Container{
 		Name: kind, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,

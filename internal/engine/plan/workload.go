@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Names of the environment variables that every pod has.
+// Names of the environment variables of launchers and workers.
 const (
 	nameVariable      = "MPIJOB_NAME"
 	roleVariable      = "MPIJOB_ROLE"

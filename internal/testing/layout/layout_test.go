@@ -235,3 +235,20 @@ func read(t *testing.T, name string) string {
 	}
 	return string(content)
 }
+
+// Diagrams name files without their folders.
+func TestEveryFileInADiagramExists(t *testing.T) {
+	output, err := exec.Command("git", "-C", repository, "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for path := range strings.FieldsSeq(string(output)) {
+		names[filepath.Base(path)] = true
+	}
+	for _, name := range regexp.MustCompile(`\b[a-z_]+\.go\b`).FindAllString(read(t, "ARCHITECTURE.md"), -1) {
+		if !names[name] {
+			t.Errorf("ARCHITECTURE.md names %s, which no folder has", name)
+		}
+	}
+}
