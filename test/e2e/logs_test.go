@@ -252,5 +252,5 @@ func TestLogsOfARankWithoutTags(t *testing.T) {
 	job := submit(t, failFast(implementations[1].job(2, speaking)))
 	job.succeeds()
 	_, words := odh(t, 1, job.namespace, "mpijob", "logs", "train", "--rank", "0")
-	contains(t, words, "Error: no line says which rank wrote it", "Suggestions:", training.AnnotationTagOutput)
+	contains(t, words, "Error: no line has a rank tag", "Suggestions:", training.AnnotationTagOutput)
 }
