@@ -85,9 +85,13 @@ func (results *results) counts() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", count["pass"], count["fail"], count["skip"])
 }
 
-// repeated are the tests that failed and then passed.
+// repeated are the tests that failed and then passed, without those that failed only
+// because a part of them did.
 func (results *results) repeated() []name {
-	return results.sorted(func(test *result) bool { return test.failed && test.action == "pass" }, func(one, other *result) int { return 0 })
+	all := results.sorted(func(test *result) bool { return test.failed && test.action == "pass" }, func(one, other *result) int { return 0 })
+	return slices.DeleteFunc(slices.Clone(all), func(whole name) bool {
+		return slices.ContainsFunc(all, func(part name) bool { return part.pack == whole.pack && strings.HasPrefix(part.test, whole.test+"/") })
+	})
 }
 
 // slowest are tests without those that they are part of.

@@ -59,6 +59,19 @@ func TestRepeatedTestsAreShownWithTheirLog(t *testing.T) {
 	}
 }
 
+// A subtest that failed makes its parents fail, which is one fault.
+func TestRepeatedSubtestIsCountedOnce(t *testing.T) {
+	var lines []string
+	for _, action := range []string{"fail", "pass"} {
+		for _, test := range []string{"TestA/b/c/d", "TestA/b/c", "TestA/b", "TestA"} {
+			lines = append(lines, fmt.Sprintf("a %s %s 1", test, action))
+		}
+	}
+	if got := events(t, lines...).repeated(); len(got) != 1 || got[0].test != "TestA/b/c/d" {
+		t.Errorf("repeated are %v", got)
+	}
+}
+
 func TestManyRepeatedTestsFail(t *testing.T) {
 	var lines []string
 	for i := range mostRepeated + 1 {
