@@ -200,7 +200,7 @@ func TestTypesAreFound(t *testing.T) {
 	}
 	for _, want := range []string{
 		"training.NetworkPolicy", "training.PodStatus", "training.Progress", "training.TimelineEntry", "training.WorkerPodStatus",
-		"v2alpha1.ClusterTrainingRuntime", "v2alpha1.Constraints", "v2alpha1.InitializerStorage", "v2alpha1.ReplicatedJob", "v2alpha1.SecretRef", "v2alpha1.VolcanoPolicy",
+		"v2alpha1.ClusterTrainingRuntime", "v2alpha1.Constraints", "v2alpha1.InitializerStorage", "v2alpha1.ReplicatedJob", "v2alpha1.SecretRef", "v2alpha1.QueuedGangPolicy",
 		"v2beta1.JobCondition", "v2beta1.MPIJob", "v2beta1.ReplicaSpec", "v2beta1.ReplicaStatus", "v2beta1.SchedulingPolicy",
 	} {
 		if !slices.Contains(got, want) {

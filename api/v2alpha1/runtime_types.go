@@ -118,11 +118,11 @@ type PodGroupPolicy struct {
 
 	// volcano uses the PodGroup of Volcano (scheduling.volcano.sh).
 	// +optional
-	Volcano *VolcanoPolicy `json:"volcano,omitempty"`
+	Volcano *QueuedGangPolicy `json:"volcano,omitempty"`
 
 	// kai uses the PodGroup of NVIDIA's KAI scheduler (scheduling.run.ai).
 	// +optional
-	KAI *KAIPolicy `json:"kai,omitempty"`
+	KAI *QueuedGangPolicy `json:"kai,omitempty"`
 
 	// native uses the PodGroup of Kubernetes itself (scheduling.k8s.io).
 	// +optional
@@ -147,20 +147,12 @@ type GangPolicy struct {
 	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
 }
 
-// KAIPolicy has the settings of the KAI scheduler.
-type KAIPolicy struct {
+// QueuedGangPolicy has the settings of gang schedulers with queues.
+type QueuedGangPolicy struct {
 	GangPolicy `json:",inline"`
 
-	// queue of KAI that the pods wait in. It must exist. Default: default-queue.
-	// +optional
-	Queue string `json:"queue,omitempty"`
-}
-
-// VolcanoPolicy has the settings of Volcano.
-type VolcanoPolicy struct {
-	GangPolicy `json:",inline"`
-
-	// queue of Volcano that the pods wait in. Default: Volcano's default queue.
+	// queue of the scheduler that the pods wait in. It must exist. Default: the default
+	// queue of Volcano, or default-queue of KAI.
 	// +optional
 	Queue string `json:"queue,omitempty"`
 }

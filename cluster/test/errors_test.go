@@ -137,28 +137,28 @@ func TestPortTakenByAStranger(t *testing.T) {
 	if err := host.Kill(func() []int { return pids }, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	stranger := exec.Command("python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listening', flush=True); time.sleep(600)")
-	output, err := stranger.StdoutPipe()
+	other := exec.Command("python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listening', flush=True); time.sleep(600)")
+	output, err := other.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := host.InNamespace(cluster.layout(t), stranger.Start); err != nil {
+	if err := host.InNamespace(cluster.layout(t), other.Start); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = stranger.Wait() }()
-	defer func() { _ = stranger.Process.Kill() }()
+	defer func() { _ = other.Wait() }()
+	defer func() { _ = other.Process.Kill() }()
 	if _, err := output.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
 	said, err := cluster.run(t.Context(), "up")
-	want := fmt.Sprintf("port 6443 of the cluster's network is in use by %s; stop that process", host.Describe(stranger.Process.Pid))
+	want := fmt.Sprintf("port 6443 of the cluster's network is in use by %s; stop that process", host.Describe(other.Process.Pid))
 	if err == nil || !strings.Contains(said, want) {
 		t.Errorf("want %q, got %v:\n%s", want, err, said)
 	}
-	if !host.Alive(stranger.Process.Pid) {
+	if !host.Alive(other.Process.Pid) {
 		t.Error("up ended a process that it did not start")
 	}
-	if err := stranger.Process.Kill(); err != nil {
+	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	// Nor does it end what still runs when it cannot take it over.

@@ -111,7 +111,7 @@ func parse(arguments []string) (*settings, error) {
 	flags.IntVar(&settings.limits.UnauthenticatedBurst, "unauthenticated-burst", settings.limits.UnauthenticatedBurst, "Requests without a valid token that each source address may send at once")
 	flags.IntVar(&settings.limits.Connections, "connections", settings.limits.Connections, "Connections that may be open in total")
 	flags.IntVar(&settings.limits.ConnectionsPerSource, "connections-per-source", settings.limits.ConnectionsPerSource, "Connections that each source address may have open")
-	flags.DurationVar(&settings.grace, "grace", 5*time.Second, "How long the server still accepts requests after it is told to stop")
+	flags.DurationVar(&settings.grace, "grace", 5*time.Second, "How long the server accepts requests after it has received a signal to stop")
 	flags.DurationVar(&settings.drain, "drain", 20*time.Second, "How long requests in progress may take to finish after that")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err

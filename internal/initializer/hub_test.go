@@ -194,8 +194,8 @@ func TestHubErrors(t *testing.T) {
 // Every message about the hub.
 func TestMessagesAboutTheHub(t *testing.T) {
 	const (
-		aToken = "put HF_TOKEN into a Secret and name it in secretRef"
-		anew   = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
+		aToken  = "put HF_TOKEN into a Secret and name it in secretRef"
+		corrupt = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	)
 	answer := func(host, part string, status int, code string) func(string, http.ResponseWriter, *http.Request) bool {
 		return func(at string, writer http.ResponseWriter, request *http.Request) bool {
@@ -246,13 +246,13 @@ func TestMessagesAboutTheHub(t *testing.T) {
 				_, _ = writer.Write([]byte((pointerOf(files["large"]) + strings.Repeat(" ", 200))[:200]))
 			}
 			return at == "store"
-		}, want: `the file "large" has the wrong SHA-256: expected df27b533c56f4809a92b70941af0fd34e0663a3c184dbde80ffc025829892b6c; ` + anew},
+		}, want: `the file "large" has the wrong SHA-256: expected df27b533c56f4809a92b70941af0fd34e0663a3c184dbde80ffc025829892b6c; ` + corrupt},
 		"more than promised": {before: func(at string, writer http.ResponseWriter, _ *http.Request) bool {
 			if at == "store" {
 				_, _ = writer.Write([]byte(random(300)))
 			}
 			return at == "store"
-		}, want: `the file "large" is longer than the announced 200 B; ` + anew},
+		}, want: `the file "large" is longer than the announced 200 B; ` + corrupt},
 		"a strange address": {environment: map[string]string{hubEndpointVariable: "https://user:hunter2@hub"}, want: `HF_ENDPOINT in the Secret must be the URL of a Hugging Face hub, such as https://huggingface.co`},
 	}
 	for name, tc := range cases {

@@ -178,7 +178,7 @@ func TestStalledConnections(t *testing.T) {
 }
 
 func TestCorruptObjects(t *testing.T) {
-	const anew = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
+	const corrupt = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	content := random(100_000)
 	cases := map[string]struct {
 		spoil func(try int, spoiled *spoiled)
@@ -187,17 +187,17 @@ func TestCorruptObjects(t *testing.T) {
 		want   string
 	}{
 		"once":   {spoil: func(try int, spoiled *spoiled) { spoiled.flip = try == 0 }},
-		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" has the wrong MD5: expected e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
+		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" has the wrong MD5: expected e72ba52e1c25aaf2f327fdb7536bd246; ` + corrupt},
 		"longer than promised": {
 			before: answerObject(content + "more"),
-			want:   `the file "large" is longer than the announced 97.7 KiB; ` + anew,
+			want:   `the file "large" is longer than the announced 97.7 KiB; ` + corrupt,
 		},
 		"another checksum": {
 			before: func(writer http.ResponseWriter, request *http.Request) bool {
 				writer.Header().Set("X-Amz-Checksum-Crc32c", "AAAAAA==")
 				return false
 			},
-			want: `the file "large" has the wrong CRC-32C: expected 00000000; ` + anew,
+			want: `the file "large" has the wrong CRC-32C: expected 00000000; ` + corrupt,
 		},
 	}
 	for name, tc := range cases {

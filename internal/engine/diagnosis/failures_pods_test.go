@@ -106,7 +106,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "Taint manager: deleting due to NoExecute taint", advice: "a taint that the job does not tolerate",
 	},
 	{
-		name: "its node is no more", happen: onWorker(
+		name: "its node was deleted", happen: onWorker(
 			disrupted("DeletionByPodGC", "PodGC: node no longer exists", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }),
 		reason: training.FailureWorker, subject: secondWorker, cause: "PodGC: node no longer exists", advice: "Start the job again",
 	},

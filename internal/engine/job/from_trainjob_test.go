@@ -99,7 +99,7 @@ func completeRuntime() *v2alpha1.TrainingRuntimeSpec {
 		runtime.MLPolicy = v2alpha1.MLPolicy{NumNodes: new(int32(4)), SlotsPerWorker: new(int32(2)), MPIImplementation: v2alpha1.MPIImplementationIntelMPI}
 		runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{
 			PriorityClass: "high",
-			Volcano:       &v2alpha1.VolcanoPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(600))}, Queue: "gold"},
+			Volcano:       &v2alpha1.QueuedGangPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(600))}, Queue: "gold"},
 		}
 		runtime.Constraints = &v2alpha1.Constraints{MaxNodes: new(int32(64)), RequiredNodeLabels: map[string]string{"gpu": "h100"}}
 		// The runtime sets these, but the job's values apply, and the operator restarts pods.
@@ -177,8 +177,8 @@ func TestTrainJobGang(t *testing.T) {
 		"a priority class by its other name": {policy: &v2alpha1.PodGroupPolicy{PriorityClassName: "high"}, want: Gang{MinMember: 2, TimeoutSeconds: 300, PriorityClass: "high"}},
 		"coscheduling":                       {policy: &v2alpha1.PodGroupPolicy{Coscheduling: &timeout}, want: Gang{Scheduler: Coscheduling, MinMember: 2, TimeoutSeconds: 600}},
 		"coscheduling without a timeout":     {policy: &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}}, want: Gang{Scheduler: Coscheduling, MinMember: 2, TimeoutSeconds: 300}},
-		"volcano with a queue":               {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{GangPolicy: timeout, Queue: "gold"}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 600, Queue: "gold"}},
-		"volcano without a queue":            {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 300}},
+		"volcano with a queue":               {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{GangPolicy: timeout, Queue: "gold"}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 600, Queue: "gold"}},
+		"volcano without a queue":            {policy: &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{}}, want: Gang{Scheduler: Volcano, MinMember: 2, TimeoutSeconds: 300}},
 		"native with a priority":             {policy: &v2alpha1.PodGroupPolicy{Native: &timeout, PriorityClass: "low"}, want: Gang{Scheduler: Native, MinMember: 2, TimeoutSeconds: 600, PriorityClass: "low"}},
 	}
 	for name, tc := range tests {

@@ -147,11 +147,11 @@ func (m *migration) gang() {
 	scheduler := m.scheduler()
 	switch scheduler {
 	case job.Volcano:
-		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("volcano")}}
+		policy.Volcano = &v2alpha1.QueuedGangPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("volcano")}}
 	case job.Coscheduling:
 		policy.Coscheduling = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("coscheduling")}
 	case job.KAI:
-		policy.KAI = &v2alpha1.KAIPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("kai")}}
+		policy.KAI = &v2alpha1.QueuedGangPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("kai")}}
 	case job.Native:
 		policy.Native = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: m.timeout("native")}
 	default:

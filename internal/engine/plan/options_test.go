@@ -129,7 +129,7 @@ func inQueue(trainJob *v2alpha1.TrainJob, _ *v2alpha1.TrainingRuntimeSpec) {
 
 func asksVolcano(queue, priorityClass string) trainOption {
 	return func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
-		runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{PriorityClass: priorityClass, Volcano: &v2alpha1.VolcanoPolicy{Queue: queue}}
+		runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{PriorityClass: priorityClass, Volcano: &v2alpha1.QueuedGangPolicy{Queue: queue}}
 	}
 }
 

@@ -217,7 +217,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 	t.Run("a runtime that asks for more of everything", func(t *testing.T) {
 		runtime := runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.MLPolicy.NumNodes, runtime.MLPolicy.SlotsPerWorker = new(int32(9)), new(int32(5))
-			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(21))}}}
+			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(21))}}}
 			runtime.Template.Spec.ReplicatedJobs[1].Replicas = new(int32(9))
 			runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("amd.com/gpu", "3")
 		})

@@ -88,7 +88,7 @@ func TestRuntime(t *testing.T) {
 				runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{
 					Coscheduling: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(59))},
 					Native:       &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(-1))},
-					Volcano:      &v2alpha1.VolcanoPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(3601))}},
+					Volcano:      &v2alpha1.QueuedGangPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(3601))}},
 				}
 			},
 			want: []string{
@@ -110,7 +110,7 @@ func TestRuntime(t *testing.T) {
 		},
 		"a queue that cannot be": {
 			change: func(runtime runtime) {
-				runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{Queue: "a.b"}}
+				runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{Queue: "a.b"}}
 			},
 			want: []string{`spec.podGroupPolicy.volcano.queue: Invalid value: "a.b": is not a valid queue name: must not contain dots`},
 		},

@@ -50,7 +50,7 @@ type Options struct {
 	Limits  Limits
 	// Ready are the readiness checks, by name.
 	Ready map[string]func(context.Context) error
-	// Grace is how long the server accepts requests after it is told to stop, until load
+	// Grace is how long the server accepts requests after a signal to stop, until load
 	// balancers no longer send any; Drain is how long requests may then take to finish.
 	Grace, Drain time.Duration
 

@@ -256,3 +256,32 @@ func TestEveryFileInADiagramExists(t *testing.T) {
 		}
 	}
 }
+
+// The table of attacks names the test that tries each.
+func TestEveryTestOfTheTableOfAttacksExists(t *testing.T) {
+	table := read(t, "docs/adr/0010-bad-input-and-attacks.md")
+	names := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(table, -1)
+	if len(names) < 50 {
+		t.Fatalf("only %d tests are named", len(names))
+	}
+	var sources strings.Builder
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (entry.Name() == "bin" || entry.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		sources.Write(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.Contains(sources.String(), "func "+name+"(") {
+			t.Errorf("docs/adr/0010-bad-input-and-attacks.md names %s, which does not exist", name)
+		}
+	}
+}

@@ -129,11 +129,11 @@ func (dice dice) podGroupPolicy() *v2alpha1.PodGroupPolicy {
 	case 0:
 		policy.Coscheduling = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: maybe(dice, int32(90))}
 	case 1:
-		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: pick(dice, "", "research")}
+		policy.Volcano = &v2alpha1.QueuedGangPolicy{Queue: pick(dice, "", "research")}
 	case 2:
 		policy.Native = &v2alpha1.GangPolicy{}
 	case 3:
-		policy.KAI = &v2alpha1.KAIPolicy{Queue: pick(dice, "", "research")}
+		policy.KAI = &v2alpha1.QueuedGangPolicy{Queue: pick(dice, "", "research")}
 	}
 	return maybe(dice, policy)
 }

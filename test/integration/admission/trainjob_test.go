@@ -271,7 +271,7 @@ var runtimeCases = map[string]struct {
 	},
 	"two schedulers": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
-			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}, Volcano: &v2alpha1.VolcanoPolicy{}}
+			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}, Volcano: &v2alpha1.QueuedGangPolicy{}}
 		},
 		want: []wantCause{{"spec.podGroupPolicy", "must have at most one of coscheduling, volcano, kai and native"}},
 	},
@@ -283,7 +283,7 @@ var runtimeCases = map[string]struct {
 	},
 	"Volcano with a queue": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
-			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{
+			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{
 				Queue: "default", GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(600))}}}
 		},
 	},

@@ -201,7 +201,7 @@ func TestGangs(t *testing.T) {
 			},
 		},
 		{
-			"volcano", &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{Queue: "team"}},
+			"volcano", &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.QueuedGangPolicy{Queue: "team"}},
 			schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, []string{"spec", "minMember"},
 			func(pod *corev1.Pod) bool {
 				return pod.Annotations["scheduling.k8s.io/group-name"] == "train" && pod.Spec.SchedulerName == "volcano"
