@@ -248,14 +248,17 @@ func TestDownLeavesNothingAndUpFindsTheData(t *testing.T) {
 	if got := execute(t, ns, "faithful", "cat", "/data/file"); got != "first\n" {
 		t.Errorf("the volume holds %q", got)
 	}
+	cluster.must(t, "registry", "env") // it was started before
 	cluster.must(t, "down")
 	if diff := cmp.Diff(clean, machine(t)); diff != "" {
 		t.Errorf("down leaves the machine different from how up found it (-before +after):\n%s", diff)
 	}
 
 	cluster.must(t, "reset")
-	if left, err := os.ReadDir(filepath.Join(cluster.data(), "volumes")); !os.IsNotExist(err) {
-		t.Errorf("reset left volumes %v (%v)", left, err)
+	for _, directory := range []string{"volumes", "registry"} {
+		if left, err := os.ReadDir(filepath.Join(cluster.data(), directory)); !os.IsNotExist(err) {
+			t.Errorf("reset left %s %v (%v)", directory, left, err)
+		}
 	}
 	cluster.must(t, "up", "--fake-nodes", fmt.Sprint(fakeNodes), "--fake-node-gpus", fmt.Sprint(gpusPerNode))
 	if err := cluster.connect(); err != nil {
@@ -267,37 +270,32 @@ func TestDownLeavesNothingAndUpFindsTheData(t *testing.T) {
 	}
 }
 
-// TestTwoUpsAtOnce: the second one waits and finds the work done.
+// TestTwoUpsAtOnce: the second one waits and finds the work done. Both have the settings
+// of a proxy, as most company machines do, which knows nothing of a cluster inside this
+// machine and is not asked.
 func TestTwoUpsAtOnce(t *testing.T) {
+	withProxy := func(arguments ...string) error {
+		command := cluster.command(t.Context(), arguments...)
+		// Nobody listens there.
+		command.Env = append(command.Env, "HTTPS_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=")
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", arguments, err, output)
+		}
+		return nil
+	}
 	cluster.must(t, "down")
 	results := make(chan error, 2)
 	for range 2 {
-		go func() {
-			output, err := cluster.run(t.Context(), "up")
-			if err != nil {
-				err = fmt.Errorf("%w\n%s", err, output)
-			}
-			results <- err
-		}()
+		go func() { results <- withProxy("up") }()
 	}
 	for range 2 {
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
 	}
-	cluster.must(t, "status")
-}
-
-// TestProxyOfTheUserIsNotAsked: most company machines have one, and it knows
-// nothing of a cluster inside this machine.
-func TestProxyOfTheUserIsNotAsked(t *testing.T) {
-	cluster.must(t, "down")
-	for _, arguments := range [][]string{{"up"}, {"status"}, {"kubectl", "get", "nodes"}} {
-		command := cluster.command(t.Context(), arguments...)
-		// Nobody listens there.
-		command.Env = append(command.Env, "HTTPS_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=")
-		if output, err := command.CombinedOutput(); err != nil {
-			t.Errorf("%v: %v\n%s", arguments, err, output)
+	for _, arguments := range [][]string{{"status"}, {"kubectl", "get", "nodes"}} {
+		if err := withProxy(arguments...); err != nil {
+			t.Error(err)
 		}
 	}
 }

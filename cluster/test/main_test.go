@@ -81,6 +81,7 @@ func run(m *testing.M) (code int, err error) {
 		{"reset", "--images"},
 		{"up", "--fake-nodes", fmt.Sprint(fakeNodes), "--fake-node-gpus", fmt.Sprint(gpusPerNode)},
 		{"image", "mpi"},
+		{"registry", "up"},
 	} {
 		fmt.Printf("cluster %s\n", strings.Join(arguments, " "))
 		if output, err := cluster.run(ctx, arguments...); err != nil {

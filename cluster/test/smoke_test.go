@@ -28,6 +28,7 @@ import (
 )
 
 func TestPodLogsAndExec(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	create(t, ns, newPod("talker", "echo from the log; sleep 600"))
 	awaitPhase(t, ns, "talker", corev1.PodRunning)
@@ -43,6 +44,7 @@ func TestPodLogsAndExec(t *testing.T) {
 }
 
 func TestMPIRunsInAPod(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	// Five times, because an MPI that hangs does not hang every time.
 	const script = `for i in 1 2 3 4 5; do mpirun -n 2 $FLAGS python3 -c '
@@ -72,6 +74,7 @@ print("sum", total.sum(), MPI.Get_library_version().split(chr(0))[0])'; done`
 }
 
 func TestDNSOfAHeadlessService(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	createService(t, ns, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "gang"},
@@ -93,6 +96,7 @@ func TestDNSOfAHeadlessService(t *testing.T) {
 }
 
 func TestClusterIPService(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	create(t, ns, newPod("web", `cd /tmp && echo hello > index.html && exec python3 -m http.server 8080`))
 	createService(t, ns, &corev1.Service{
@@ -141,6 +145,7 @@ func createService(t *testing.T, namespace string, service *corev1.Service) {
 }
 
 func TestMemoryLimitIsReportedAsOOMKilled(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	create(t, ns, newPod("glutton", `exec python3 -c 'x = bytearray(512 << 20)'`, func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
@@ -153,6 +158,7 @@ func TestMemoryLimitIsReportedAsOOMKilled(t *testing.T) {
 }
 
 func TestMissingImageIsReportedAsImagePullBackOff(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	create(t, ns, newPod("lost", "true", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "trireme.local/no-such-image:1" }))
 	eventually(t, time.Minute, func() error {
@@ -165,6 +171,7 @@ func TestMissingImageIsReportedAsImagePullBackOff(t *testing.T) {
 }
 
 func TestResourceQuotaRefuses(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	_, err := cluster.client.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "one-pod"},
@@ -187,6 +194,7 @@ func TestResourceQuotaRefuses(t *testing.T) {
 }
 
 func TestPodSecurityRestrictedRefuses(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	pods := cluster.client.CoreV1().Pods(ns)
 	_, err := pods.Create(t.Context(), newPod("privileged", "true", func(pod *corev1.Pod) {
@@ -198,6 +206,7 @@ func TestPodSecurityRestrictedRefuses(t *testing.T) {
 }
 
 func TestOwnerReferencesNeedRightsOnTheOwner(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	owner, err := cluster.client.CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
@@ -215,6 +224,7 @@ func TestOwnerReferencesNeedRightsOnTheOwner(t *testing.T) {
 }
 
 func TestAnonymousIsRefused(t *testing.T) {
+	t.Parallel()
 	config := rest.AnonymousClientConfig(cluster.config)
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -240,6 +250,7 @@ func TestAnonymousIsRefused(t *testing.T) {
 // TestRightsAreChecked: a user without rights gets nothing, and a node only
 // what its own pods need.
 func TestRightsAreChecked(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	_, err := cluster.client.CoreV1().Secrets(ns).Create(t.Context(),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "private"}}, metav1.CreateOptions{})
@@ -260,6 +271,7 @@ func TestRightsAreChecked(t *testing.T) {
 }
 
 func TestAdministratorsKubeconfigIsPrivate(t *testing.T) {
+	t.Parallel()
 	info, err := os.Stat(filepath.Join(cluster.data(), "admin.kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +361,10 @@ func TestSimulatedPodEndsWhenItSays(t *testing.T) {
 
 var jobSets = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
 
-func TestJobSetCompletes(t *testing.T) { runJobSet(t, namespace(t, nil)) }
+func TestJobSetCompletes(t *testing.T) {
+	t.Parallel()
+	runJobSet(t, namespace(t, nil))
+}
 
 func runJobSet(t *testing.T, ns string) {
 	t.Helper()
@@ -382,6 +397,7 @@ func runJobSet(t *testing.T, ns string) {
 }
 
 func TestJobSetsWebhookAnswers(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	_, err := cluster.dynamic.Resource(jobSets).Namespace(ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -399,6 +415,7 @@ func TestJobSetsWebhookAnswers(t *testing.T) {
 }
 
 func TestVolumeIsWrittenByOnePodAndReadByAnother(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, nil)
 	createClaim(t, ns, "data")
 	mounted := withClaim("data")
@@ -451,6 +468,7 @@ func withClaim(name string) podOption {
 }
 
 func TestImageVolume(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	const reference = "trireme.local/pause:1"
 	got := succeed(t, ns, newPod("mounter", "test -x /tool/pause && echo executable; touch /tool/x 2>&1 | grep -o 'Read-only file system'", func(pod *corev1.Pod) {
@@ -467,6 +485,7 @@ func TestImageVolume(t *testing.T) {
 // TestImageOfAStaticBinary is the way of every later program: build it, load
 // it by one command, run it.
 func TestImageOfAStaticBinary(t *testing.T) {
+	t.Parallel()
 	source := filepath.Join(t.TempDir(), "greet.go")
 	if err := os.WriteFile(source, []byte("package main\n\nfunc main() { println(\"greetings\") }\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trireme-mpi/trireme/cluster/internal/image"
+	"github.com/trireme-mpi/trireme/cluster/image"
 	"github.com/trireme-mpi/trireme/cluster/internal/local"
 )
 
@@ -23,7 +23,7 @@ func imageCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(imageMPICommand(o), imageLoadCommand(o), imageListCommand(o))
+	command.AddCommand(imageMPICommand(o), imageBuildCommand(o), imageLoadCommand(o), imageListCommand(o))
 	return command
 }
 
@@ -44,7 +44,32 @@ func imageMPICommand(o *options) *cobra.Command {
 	}
 }
 
-func allImages() []image.Definition { return append(image.MPI(), image.Digits(), image.Horovod()) }
+func allImages() []image.Definition {
+	return append(image.MPI(), image.Digits(), image.Horovod(), image.MPITest("amd64"), image.MPITest("arm64"))
+}
+
+func imageBuildCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:       "build NAME...",
+		Short:     "Build images without loading them, and print the path of each archive",
+		Args:      cobra.MinimumNArgs(1),
+		ValidArgs: definitionNames(allImages()),
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
+			wanted, err := wantedImages(arguments)
+			if err != nil {
+				return err
+			}
+			for _, definition := range wanted {
+				path, err := c.BuildImage(ctx, definition)
+				if err != nil {
+					return err
+				}
+				fmt.Println(path)
+			}
+			return nil
+		}),
+	}
+}
 
 // wantedImages are the images with these names; default: the images of all MPIs.
 func wantedImages(names []string) ([]image.Definition, error) {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -16,6 +17,7 @@ import (
 
 func upCommand(o *options) *cobra.Command {
 	var nodes, gpus int
+	var networkPolicies bool
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Build missing programs and start the cluster, or verify that it is running",
@@ -23,7 +25,9 @@ func upCommand(o *options) *cobra.Command {
 	}
 	command.Flags().IntVar(&nodes, "fake-nodes", 0, "Number of simulated nodes (default: keep the current number)")
 	command.Flags().IntVar(&gpus, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node (default: keep the current number)")
+	command.Flags().BoolVar(&networkPolicies, "network-policies", false, "Enforce NetworkPolicies, on a routed network")
 	command.RunE = o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+		c.Layout.NetworkPolicies = networkPolicies
 		var wishes local.UpOptions
 		for flag, wish := range map[string]struct {
 			value *int
@@ -101,12 +105,25 @@ func buildCommand(o *options) *cobra.Command {
 	}
 }
 
+// assetSettings tell a test which Kubernetes it runs, and how to start its API server.
+type assetSettings struct {
+	Version string `json:"version"`
+	// GangAPI is the group and version of native gang scheduling; empty without it.
+	GangAPI        string   `json:"gangAPI,omitempty"`
+	APIServerFlags []string `json:"apiServerFlags,omitempty"`
+}
+
 func assetsCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var settings bool
+	command := &cobra.Command{
 		Use:   "assets",
 		Short: "Print the folder with kube-apiserver, etcd and kubectl for envtest; build them if they are missing",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			if settings {
+				k := c.Layout.Kubernetes
+				return json.NewEncoder(os.Stdout).Encode(assetSettings{k.Version, k.GangAPI, k.APIServerFlags()})
+			}
 			directory, err := c.Assets(ctx)
 			if err != nil {
 				return err
@@ -115,4 +132,6 @@ func assetsCommand(o *options) *cobra.Command {
 			return nil
 		}),
 	}
+	command.Flags().BoolVar(&settings, "settings", false, "Print the version and the settings of the API server as JSON instead, and build nothing")
+	return command
 }

@@ -63,8 +63,8 @@ func newCommand() *cobra.Command {
 		"Address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
-		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),
-		superviseCommand(o), storageCommand(),
+		buildCommand(o), assetsCommand(o), imageCommand(o), registryCommand(o), kubectlCommand(o), envCommand(o),
+		superviseCommand(o), storageCommand(), enforceCommand(),
 	)
 	return root
 }

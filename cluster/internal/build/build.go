@@ -48,11 +48,45 @@ type ModuleFile struct {
 	Path   string
 }
 
+// DefaultKubernetes is the module of the default release of Kubernetes. Every cluster
+// needs it: it also contains CoreDNS, kwok and JobSet.
+const DefaultKubernetes = "kubernetes"
+
+// Kubernetes is the name of the module with the programs of Kubernetes itself.
+func Kubernetes(l layout.Layout) string {
+	if l.Kubernetes.IsDefault() {
+		return DefaultKubernetes
+	}
+	return "kubernetes-" + l.Kubernetes.Release
+}
+
+// kubernetesPrograms are names of the multi-call binary in every release.
+var kubernetesPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"}
+
+func kubernetesLDFlags(k layout.Kubernetes) string {
+	return "-X k8s.io/component-base/version.gitVersion=" + k.Version +
+		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=" + k.Minor() +
+		" -X k8s.io/client-go/pkg/version.gitVersion=" + k.Version
+}
+
 // Modules lists the modules that the cluster is built from.
 func Modules(l layout.Layout) []Module {
-	kubernetesVersion := "-X k8s.io/component-base/version.gitVersion=" + layout.KubernetesVersion +
-		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
-		" -X k8s.io/client-go/pkg/version.gitVersion=" + layout.KubernetesVersion
+	modules := commonModules(l)
+	if !l.Kubernetes.IsDefault() {
+		name := Kubernetes(l)
+		modules = append(modules, Module{
+			Name:      name,
+			Directory: filepath.Join(l.Source, "components", name),
+			Programs:  []Program{{Name: "kubernetes", Package: ".", LDFlags: kubernetesLDFlags(l.Kubernetes)}},
+			Links:     kubernetesPrograms,
+		})
+	}
+	return modules
+}
+
+// commonModules are needed with every release of Kubernetes.
+func commonModules(l layout.Layout) []Module {
+	defaultRelease := layout.Releases()[0]
 	const containerd = "github.com/containerd/containerd/v2"
 	containerdVersion := "-X " + containerd + "/version.Version=" + layout.ContainerdVersion
 	// Without unused snapshotters, which would make the build longer.
@@ -61,14 +95,13 @@ func Modules(l layout.Layout) []Module {
 	kwokStage := func(path string) ModuleFile { return ModuleFile{"sigs.k8s.io/kwok", "kustomize/stage/" + path} }
 	return []Module{
 		{
-			Name:      "kubernetes",
-			Directory: filepath.Join(l.Source, "components", "kubernetes"),
+			Name:      DefaultKubernetes,
+			Directory: filepath.Join(l.Source, "components", DefaultKubernetes),
 			Programs: []Program{
-				{Name: "kubernetes", Package: ".", LDFlags: kubernetesVersion},
+				{Name: "kubernetes", Package: ".", LDFlags: kubernetesLDFlags(defaultRelease)},
 				{Name: "jobset", Package: "sigs.k8s.io/jobset"},
 			},
-			Links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-				"kubelet", "kube-proxy", "kubectl", "coredns", "kwok"},
+			Links: append(slices.Clone(kubernetesPrograms), "coredns", "kwok"),
 			Extra: map[string]ModuleFile{
 				"jobset-crd.yaml":           jobSetFile("crd/bases/jobset.x-k8s.io_jobsets.yaml"),
 				"jobset-role.yaml":          jobSetFile("rbac/role.yaml"),
@@ -93,6 +126,15 @@ func Modules(l layout.Layout) []Module {
 			Directory: filepath.Join(l.Source, "pause"),
 			Programs:  []Program{{Name: "pause", Package: "."}},
 		},
+	}
+}
+
+// Registry is not one of Modules: it is built only for those who use it.
+func Registry(l layout.Layout) Module {
+	return Module{
+		Name:      "registry",
+		Directory: filepath.Join(l.Source, "components", "registry"),
+		Programs:  []Program{{Name: "registry", Package: "."}},
 	}
 }
 

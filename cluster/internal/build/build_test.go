@@ -455,12 +455,58 @@ func TestModules(t *testing.T) {
 			t.Errorf("module %s is %+v", name, m)
 		}
 	}
+	if slices.ContainsFunc(Modules(l), func(m Module) bool { return m.Name == Registry(l).Name }) {
+		t.Error("the registry would be built with every cluster")
+	}
 	defer func() {
 		if recover() == nil {
 			t.Error("an unknown module is no error of the programmer")
 		}
 	}()
 	Named(l, "nobody")
+}
+
+// Another release of Kubernetes is built besides the default one, which stays as it is.
+func TestModulesOfReleases(t *testing.T) {
+	names := func(l layout.Layout) (all []string) {
+		for _, m := range Modules(l) {
+			all = append(all, m.Name)
+		}
+		return all
+	}
+	standard := []string{"kubernetes", "containerd", "pause"}
+	for _, release := range layout.Releases() {
+		l := layout.Layout{Source: "/src", Kubernetes: release}
+		want, wantName := standard, "kubernetes"
+		if !release.IsDefault() {
+			wantName = "kubernetes-" + release.Release
+			want = append(slices.Clone(standard), wantName)
+		}
+		if diff := cmp.Diff(want, names(l)); diff != "" {
+			t.Errorf("modules of %s (-want +got):\n%s", release.Release, diff)
+		}
+		own := Named(l, Kubernetes(l))
+		if own.Name != wantName || own.Directory != "/src/components/"+wantName || !strings.Contains(own.Programs[0].LDFlags, "gitVersion="+release.Version+" ") {
+			t.Errorf("module of %s: %+v", release.Release, own)
+		}
+		if diff := cmp.Diff(Named(layout.Layout{Source: "/src"}, DefaultKubernetes), Named(l, DefaultKubernetes)); diff != "" {
+			t.Errorf("%s changes the default module (-before +after):\n%s", release.Release, diff)
+		}
+	}
+}
+
+// The build of the default release takes ten minutes: a change of this text causes it.
+func TestLinkerFlagsOfTheDefault(t *testing.T) {
+	const want = "-X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1" +
+		" -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/client-go/pkg/version.gitVersion=v1.36.3"
+	m := Named(layout.Layout{}, DefaultKubernetes)
+	if diff := cmp.Diff(want, m.Programs[0].LDFlags); diff != "" {
+		t.Error(diff)
+	}
+	links := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "coredns", "kwok"}
+	if diff := cmp.Diff(links, m.Links); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // unheard is for callers that nobody keeps waiting.

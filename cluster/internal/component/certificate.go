@@ -46,11 +46,14 @@ func Leaves(l layout.Layout) map[string][]pki.Leaf {
 			{File: "storage", CommonName: "trireme:storage"},
 			{File: "jobset", CommonName: "trireme:jobset", IPs: []net.IP{node}},
 			{File: "kwok", CommonName: "trireme:kwok"},
+			{File: Registry, CommonName: "trireme:registry", IPs: []net.IP{node}},
+			{File: PrivateRegistry, CommonName: "trireme:registry-private", IPs: []net.IP{node}},
+			{File: NetworkPolicies, CommonName: "trireme:network-policies"},
 		},
 	}
 }
 
 // Clients are the components that hold a kubeconfig, under their leaf's name.
 func Clients() []string {
-	return []string{"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns", "storage", "jobset", "kwok"}
+	return []string{"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns", "storage", "jobset", "kwok", NetworkPolicies}
 }

@@ -7,6 +7,7 @@ package component
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -19,12 +20,24 @@ type Component struct {
 	// Path is the program; Args do not repeat it.
 	Path string
 	Args []string
+	// Optional is true for components that run only while their program exists:
+	// `registry up` and `registry down` create and delete it.
+	Optional bool
 	// Store is true for components that store the state of others and must stop last.
 	Store bool
 	// After lists components that must have been ready once before this one is started
 	// for the first time.
 	After []string
 	Ready Probe
+}
+
+// IsWanted reports whether the component should run.
+func (c Component) IsWanted() bool {
+	if !c.Optional {
+		return true
+	}
+	_, err := os.Stat(c.Path)
+	return err == nil
 }
 
 // Probe is an HTTP GET that returns 200 when the component is ready. Leaf is the client
@@ -36,7 +49,8 @@ type Probe struct {
 
 // Programs are the directories and files that components are started from.
 type Programs struct {
-	Kubernetes string // directory of the multi-call binary's links and jobset
+	Kubernetes string // directory of the multi-call binary's links
+	Addons     string // directory of coredns, kwok and jobset, and of their manifests
 	Containerd string // directory of containerd, its shim and ctr
 	Pause      string // directory of the pause program
 	CNI        string // directory of Debian's CNI plugins
@@ -44,12 +58,9 @@ type Programs struct {
 	Tool       string // this program, which is also the storage provisioner
 }
 
-// gangGates are the feature gates of native gang scheduling.
-const gangGates = "GenericWorkload=true,GangScheduling=true"
-
 // All lists the components in the order in which `status` shows them.
 func All(l layout.Layout, p Programs) []Component {
-	return []Component{
+	all := []Component{
 		etcd(l, p),
 		apiServer(l, p),
 		controllerManager(l, p),
@@ -61,10 +72,17 @@ func All(l layout.Layout, p Programs) []Component {
 		storage(l, p),
 		jobSet(l, p),
 		kwok(l, p),
+		registry(l, Registry, l.Network.Registry()),
+		registry(l, PrivateRegistry, l.Network.PrivateRegistry()),
 	}
+	if l.NetworkPolicies {
+		all = append(all, networkPolicies(l, p))
+	}
+	return all
 }
 
-// Names lists the names of the components; it does not need a built cluster.
+// Names lists the names of the components that every cluster has; it does not need a
+// built cluster.
 func Names() []string {
 	network, err := layout.ParseNetwork(layout.DefaultNetwork)
 	if err != nil {
@@ -112,7 +130,7 @@ func apiServer(l layout.Layout, p Programs) Component {
 		Name:  "kube-apiserver",
 		Path:  filepath.Join(p.Kubernetes, "kube-apiserver"),
 		After: []string{"etcd"},
-		Args: []string{
+		Args: append([]string{
 			"--advertise-address=" + l.Network.Node().String(),
 			fmt.Sprintf("--secure-port=%d", layout.APIServerPort),
 			"--service-cluster-ip-range=" + l.Network.Services().String(),
@@ -121,8 +139,6 @@ func apiServer(l layout.Layout, p Programs) Component {
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,PodSecurity,ResourceQuota",
 			"--admission-control-config-file=" + configFile(l, "admission.yaml"),
-			"--feature-gates=" + gangGates,
-			"--runtime-config=scheduling.k8s.io/v1alpha2=true",
 			fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", layout.EtcdClientPort),
 			"--etcd-cafile=" + crt(l, EtcdAuthority),
 			"--etcd-certfile=" + crt(l, "kube-apiserver-etcd-client"),
@@ -146,7 +162,7 @@ func apiServer(l layout.Layout, p Programs) Component {
 			"--proxy-client-cert-file=" + crt(l, "front-proxy-client"),
 			"--proxy-client-key-file=" + key(l, "front-proxy-client"),
 			"--enable-aggregator-routing=true",
-		},
+		}, l.Kubernetes.APIServerFlags()...),
 		Ready: Probe{URL: l.Network.APIServer() + "/readyz", Leaf: "admin"},
 	}
 }
@@ -156,7 +172,7 @@ func controllerManager(l layout.Layout, p Programs) Component {
 		Name:  "kube-controller-manager",
 		Path:  filepath.Join(p.Kubernetes, "kube-controller-manager"),
 		After: []string{"kube-apiserver"},
-		Args: append(serving(l, "kube-controller-manager", layout.ControllerManagerPort),
+		Args: append(append(serving(l, "kube-controller-manager", layout.ControllerManagerPort), l.Kubernetes.GangFlags()...),
 			"--kubeconfig="+l.Kubeconfig("kube-controller-manager"),
 			"--authentication-kubeconfig="+l.Kubeconfig("kube-controller-manager"),
 			"--authorization-kubeconfig="+l.Kubeconfig("kube-controller-manager"),
@@ -165,7 +181,6 @@ func controllerManager(l layout.Layout, p Programs) Component {
 			"--root-ca-file="+crt(l, ClusterAuthority),
 			"--cluster-signing-cert-file="+crt(l, ClusterAuthority),
 			"--cluster-signing-key-file="+key(l, ClusterAuthority),
-			"--feature-gates="+gangGates,
 			// There is one instance: leader election would only delay a restart until
 			// the lease has expired.
 			"--leader-elect=false",
@@ -180,11 +195,10 @@ func scheduler(l layout.Layout, p Programs) Component {
 		Name:  "kube-scheduler",
 		Path:  filepath.Join(p.Kubernetes, "kube-scheduler"),
 		After: []string{"kube-apiserver"},
-		Args: append(serving(l, "kube-scheduler", layout.SchedulerPort),
+		Args: append(append(serving(l, "kube-scheduler", layout.SchedulerPort), l.Kubernetes.GangFlags()...),
 			"--config="+configFile(l, "kube-scheduler.yaml"),
 			"--authentication-kubeconfig="+l.Kubeconfig("kube-scheduler"),
 			"--authorization-kubeconfig="+l.Kubeconfig("kube-scheduler"),
-			"--feature-gates="+gangGates,
 		),
 		Ready: Probe{URL: fmt.Sprintf("https://127.0.0.1:%d/readyz", layout.SchedulerPort)},
 	}
@@ -243,7 +257,7 @@ func proxy(l layout.Layout, p Programs) Component {
 func coreDNS(l layout.Layout, p Programs) Component {
 	return Component{
 		Name:  "coredns",
-		Path:  filepath.Join(p.Kubernetes, "coredns"),
+		Path:  filepath.Join(p.Addons, "coredns"),
 		After: []string{AddonsTask},
 		Args:  []string{"-conf", configFile(l, "Corefile"), "-quiet"},
 		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/ready", layout.DNSReadyPort)},
@@ -259,10 +273,25 @@ func storage(l layout.Layout, p Programs) Component {
 	}
 }
 
+// NetworkPolicies is the name of the component that only some clusters have.
+const NetworkPolicies = "network-policies"
+
+func networkPolicies(l layout.Layout, p Programs) Component {
+	address := fmt.Sprintf("127.0.0.1:%d", layout.NetworkPoliciesPort)
+	return Component{
+		Name:  NetworkPolicies,
+		Path:  p.Tool,
+		After: []string{AddonsTask},
+		Args: []string{"enforce-network-policies", "--kubeconfig", l.Kubeconfig(NetworkPolicies),
+			"--pods", l.Network.Pods().String(), "--health", address},
+		Ready: Probe{URL: "http://" + address + "/"},
+	}
+}
+
 func jobSet(l layout.Layout, p Programs) Component {
 	return Component{
 		Name:  "jobset",
-		Path:  filepath.Join(p.Kubernetes, "jobset"),
+		Path:  filepath.Join(p.Addons, "jobset"),
 		After: []string{AddonsTask},
 		Args: []string{
 			"--kubeconfig=" + l.Kubeconfig("jobset"),
@@ -280,7 +309,7 @@ var kwokStages = []string{"kwok-node-initialize.yaml", "kwok-node-heartbeat.yaml
 func kwok(l layout.Layout, p Programs) Component {
 	c := Component{
 		Name:  "kwok",
-		Path:  filepath.Join(p.Kubernetes, "kwok"),
+		Path:  filepath.Join(p.Addons, "kwok"),
 		After: []string{AddonsTask},
 		Args: []string{
 			"--kubeconfig=" + l.Kubeconfig("kwok"),
@@ -296,7 +325,7 @@ func kwok(l layout.Layout, p Programs) Component {
 		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", layout.KwokPort)},
 	}
 	for _, stage := range kwokStages {
-		c.Args = append(c.Args, "--config="+filepath.Join(p.Kubernetes, stage))
+		c.Args = append(c.Args, "--config="+filepath.Join(p.Addons, stage))
 	}
 	return c
 }
@@ -307,6 +336,23 @@ const (
 	FakeNodeAnnotation = "kwok.x-k8s.io/node"
 	FakeNodeValue      = "fake"
 )
+
+// Registry and PrivateRegistry are the names of two optional components with the same
+// program: only the second asks for a password.
+const (
+	Registry        = "registry"
+	PrivateRegistry = "registry-private"
+)
+
+func registry(l layout.Layout, name, address string) Component {
+	return Component{
+		Name:     name,
+		Optional: true,
+		Path:     l.RegistryProgram(),
+		Args:     []string{"serve", configFile(l, name+".yaml")},
+		Ready:    Probe{URL: "https://" + address + "/"},
+	}
+}
 
 func crt(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".crt") }
 func key(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".key") }

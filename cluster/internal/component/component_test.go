@@ -32,8 +32,8 @@ func fixed(t *testing.T) (layout.Layout, Programs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return layout.Layout{Name: "mine", Source: "/src", Cache: "/cache", Data: "/data", Run: "/run/mine", Network: network},
-		Programs{Kubernetes: "/cache/kubernetes/1", Containerd: "/cache/containerd/2", CNI: "/usr/lib/cni", Runc: "/usr/sbin/runc", Tool: "/data/bin/cluster"}
+	return layout.Layout{Name: "mine", Source: "/src", Cache: "/cache", Data: "/data", Run: "/run/mine", Network: network, NetworkPolicies: true, Kubernetes: layout.Releases()[0]},
+		Programs{Kubernetes: "/cache/kubernetes/1", Addons: "/cache/kubernetes/1", Containerd: "/cache/containerd/2", CNI: "/usr/lib/cni", Runc: "/usr/sbin/runc", Tool: "/data/bin/cluster"}
 }
 
 func files(t *testing.T, l layout.Layout, p Programs) map[string][]byte {
@@ -110,6 +110,21 @@ func assertGolden(t *testing.T, name, got string) {
 
 func TestComponentsAreAsReviewed(t *testing.T) {
 	l, p := fixed(t)
+	assertGolden(t, "components.golden", textOf(l, p))
+}
+
+// The arguments that depend on the release of Kubernetes, and where its programs are.
+func TestComponentsOfOtherReleases(t *testing.T) {
+	for _, release := range layout.Releases()[1:] {
+		t.Run(release.Release, func(t *testing.T) {
+			l, p := fixed(t)
+			l.Kubernetes, p.Kubernetes = release, "/cache/kubernetes-"+release.Release+"/3"
+			assertGolden(t, "components-"+release.Release+".golden", textOf(l, p))
+		})
+	}
+}
+
+func textOf(l layout.Layout, p Programs) string {
 	var text strings.Builder
 	for _, c := range All(l, p) {
 		fmt.Fprintf(&text, "%s\n  path  %s\n", c.Name, c.Path)
@@ -121,7 +136,7 @@ func TestComponentsAreAsReviewed(t *testing.T) {
 			fmt.Fprintf(&text, "    %s\n", argument)
 		}
 	}
-	assertGolden(t, "components.golden", text.String())
+	return text.String()
 }
 
 func TestFilesAreAsReviewed(t *testing.T) {
@@ -140,7 +155,8 @@ func TestEveryTemplateBecomesAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(files(t, l, p)); got != len(entries) {
+	// hosts.toml is that of two registries.
+	if got := len(files(t, l, p)); got != len(entries)+1 {
 		t.Errorf("%d files from %d templates", got, len(entries))
 	}
 }
@@ -180,6 +196,7 @@ func TestStartOrder(t *testing.T) {
 
 func TestNamesNeedNoCluster(t *testing.T) {
 	l, p := fixed(t)
+	l.NetworkPolicies = false
 	var want []string
 	for _, c := range All(l, p) {
 		want = append(want, c.Name)
@@ -269,14 +286,14 @@ func TestEveryConfigurationFileReferredToIsGenerated(t *testing.T) {
 	for source, text := range texts(t, l, p) {
 		for _, path := range reference.FindAllString(text, -1) {
 			used[path] = true
-			isDirectory := path == filepath.Join(l.Config(), "cni") || path == filepath.Join(l.Config(), "jobset-certificate")
+			isDirectory := slices.Contains([]string{"cni", "jobset-certificate", "registries"}, filepath.Base(path))
 			if _, found := all[path]; !found && !isDirectory && !strings.HasSuffix(path, ".kubeconfig") {
 				t.Errorf("%s refers to %s, which nobody writes", source, path)
 			}
 		}
 	}
 	for path := range all {
-		if !used[path] && !used[filepath.Dir(path)] {
+		if !used[path] && !used[filepath.Dir(path)] && !used[filepath.Dir(filepath.Dir(path))] {
 			t.Errorf("%s is written and never read", path)
 		}
 	}
@@ -462,7 +479,7 @@ func TestNothingSpeaksPlainHTTPAcrossTheNetwork(t *testing.T) {
 
 func TestGangGatesAreTheSameEverywhere(t *testing.T) {
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		if diff := cmp.Diff([]string{gangGates}, flags(named(t, name))["feature-gates"]); diff != "" {
+		if diff := cmp.Diff([]string{"GenericWorkload=true,GangScheduling=true"}, flags(named(t, name))["feature-gates"]); diff != "" {
 			t.Errorf("%s --feature-gates (-want +got):\n%s", name, diff)
 		}
 	}
@@ -476,7 +493,7 @@ func TestYAMLFilesParse(t *testing.T) {
 			continue
 		}
 		parsedFiles++
-		var object struct{ APIVersion, Kind string }
+		var object struct{ APIVersion, Kind, Version string }
 		if err := yaml.Unmarshal(content, &object); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -484,7 +501,8 @@ func TestYAMLFilesParse(t *testing.T) {
 		if err := yaml.UnmarshalStrict(content, &strict); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		if object.APIVersion == "" || object.Kind == "" {
+		// The registry's files have a version and no kind.
+		if (object.APIVersion == "" || object.Kind == "") && object.Version == "" {
 			t.Errorf("%s does not say what it is", path)
 		}
 	}
@@ -509,7 +527,15 @@ func TestNamesThatMeanSomethingInYAML(t *testing.T) {
 }
 
 func TestPodNetwork(t *testing.T) {
+	// Only routed packets pass the rules of NetworkPolicies.
+	for plugin, enforced := range map[string]bool{"bridge": false, "ptp": true} {
+		t.Run(plugin, func(t *testing.T) { checkPodNetwork(t, plugin, enforced) })
+	}
+}
+
+func checkPodNetwork(t *testing.T, wantPlugin string, enforced bool) {
 	l, p := fixed(t)
+	l.NetworkPolicies = enforced
 	var network struct {
 		CNIVersion string `json:"cniVersion"`
 		Name       string `json:"name"`
@@ -528,20 +554,20 @@ func TestPodNetwork(t *testing.T) {
 	if network.CNIVersion == "" || network.Name != "mine" || len(network.Plugins) == 0 {
 		t.Fatalf("network list %+v is not complete", network)
 	}
-	bridge := network.Plugins[0]
-	if bridge.Type != "bridge" || bridge.IPAM.Type != "host-local" {
-		t.Errorf("plugin %s with addresses of %s", bridge.Type, bridge.IPAM.Type)
+	plugin := network.Plugins[0]
+	if plugin.Type != wantPlugin || plugin.IPAM.Type != "host-local" {
+		t.Errorf("plugin %s with addresses of %s", plugin.Type, plugin.IPAM.Type)
 	}
-	if diff := cmp.Diff([][]map[string]string{{{"subnet": l.Network.Pods().String()}}}, bridge.IPAM.Ranges); diff != "" {
+	if diff := cmp.Diff([][]map[string]string{{{"subnet": l.Network.Pods().String()}}}, plugin.IPAM.Ranges); diff != "" {
 		t.Errorf("addresses of pods (-want +got):\n%s", diff)
 	}
 	// One of the paths that are ours inside the cluster's mount namespace.
 	hidden := false
 	for path := range l.HostPaths() {
-		hidden = hidden || strings.HasPrefix(bridge.IPAM.DataDir, path+"/")
+		hidden = hidden || strings.HasPrefix(plugin.IPAM.DataDir, path+"/")
 	}
 	if !hidden {
-		t.Errorf("addresses are noted in %s, which another Kubernetes may use, too", bridge.IPAM.DataDir)
+		t.Errorf("addresses are noted in %s, which another Kubernetes may use, too", plugin.IPAM.DataDir)
 	}
 }
 

@@ -38,26 +38,35 @@ func Files(l layout.Layout, p Programs) (map[string][]byte, error) {
 		"CNIConfig":     filepath.Join(l.Config(), "cni"),
 		"JobSetCertDir": filepath.Join(l.Config(), "jobset-certificate"),
 		"KubeconfigOf":  l.Kubeconfig,
+		"CertOf":        func(leaf string) string { return crt(l, leaf) },
+		"KeyOf":         func(leaf string) string { return key(l, leaf) },
+		"RegistryHosts": configFile(l, "registries"),
 		"ResolvConf":    configFile(l, "resolv.conf"),
 		"ContainerdOpt": filepath.Join(l.ImageStore(), "opt"),
 		"VolumePlugins": "/var/lib/kubelet/volume-plugins",
 		"IPAMDirectory": "/var/lib/cni/networks",
 	}
-	targets := map[string]string{
-		"Corefile":            "Corefile",
-		"admission.yaml":      "admission.yaml",
-		"webhooks.yaml":       "webhooks.yaml",
-		"cni.conflist":        "cni/10-bridge.conflist",
-		"containerd.toml":     "containerd.toml",
-		"jobset.yaml":         "jobset.yaml",
-		"kube-proxy.yaml":     "kube-proxy.yaml",
-		"kube-scheduler.yaml": "kube-scheduler.yaml",
-		"kubelet.yaml":        "kubelet.yaml",
-		"kwok.yaml":           "kwok.yaml",
-		"resolv.conf":         "resolv.conf",
+	// The template of each file.
+	sources := map[string]string{
+		"Corefile":               "Corefile",
+		"admission.yaml":         "admission.yaml",
+		"webhooks.yaml":          "webhooks.yaml",
+		"cni/10-bridge.conflist": "cni.conflist",
+		"containerd.toml":        "containerd.toml",
+		"jobset.yaml":            "jobset.yaml",
+		"kube-proxy.yaml":        "kube-proxy.yaml",
+		"kube-scheduler.yaml":    "kube-scheduler.yaml",
+		"kubelet.yaml":           "kubelet.yaml",
+		"kwok.yaml":              "kwok.yaml",
+		"resolv.conf":            "resolv.conf",
+		"registry.yaml":          "registry.yaml",
+		"registry-private.yaml":  "registry-private.yaml",
+		// containerd looks for the settings of a registry in a folder with its address.
+		filepath.Join("registries", l.Network.Registry(), "hosts.toml"):        "hosts.toml",
+		filepath.Join("registries", l.Network.PrivateRegistry(), "hosts.toml"): "hosts.toml",
 	}
-	files := make(map[string][]byte, len(targets))
-	for source, target := range targets {
+	files := make(map[string][]byte, len(sources))
+	for target, source := range sources {
 		var content bytes.Buffer
 		if err := parsed.ExecuteTemplate(&content, source, values); err != nil {
 			return nil, fmt.Errorf("configuration file %s: %w", target, err)

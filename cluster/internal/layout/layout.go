@@ -15,7 +15,8 @@ import (
 // DefaultName is the default name of a cluster.
 const DefaultName = "trireme"
 
-// Versions of what the cluster is built from, as users see them.
+// Versions of what the cluster is built from, as users see them. KubernetesVersion is
+// that of the default release.
 const (
 	KubernetesVersion = "v1.36.3"
 	ContainerdVersion = "v2.4.2"
@@ -39,12 +40,16 @@ const (
 	JobSetMetricsPort     = 8443
 	JobSetWebhookPort     = 9443
 	KwokPort              = 10247
+	RegistryPort          = 5000
+	PrivateRegistryPort   = 5001
+	NetworkPoliciesPort   = 10246
 )
 
 // Ports lists them all.
 func Ports() []int {
 	return []int{APIServerPort, EtcdClientPort, EtcdPeerPort, KubeletPort, ControllerManagerPort, SchedulerPort,
-		ProxyHealthPort, ProxyMetricsPort, DNSPort, DNSReadyPort, JobSetHealthPort, JobSetMetricsPort, JobSetWebhookPort, KwokPort}
+		ProxyHealthPort, ProxyMetricsPort, DNSPort, DNSReadyPort, JobSetHealthPort, JobSetMetricsPort, JobSetWebhookPort, KwokPort,
+		RegistryPort, PrivateRegistryPort, NetworkPoliciesPort}
 }
 
 // ClusterDomain ends the names of Services and pods.
@@ -65,6 +70,11 @@ type Layout struct {
 	Data    string
 	Run     string
 	Network Network
+	// Kubernetes is the release that the cluster runs.
+	Kubernetes Kubernetes
+	// NetworkPolicies is true if NetworkPolicies are enforced: the network is then routed
+	// instead of bridged.
+	NetworkPolicies bool
 }
 
 // namePattern prevents names that belong to other programs: stopping a cluster deletes
@@ -82,6 +92,10 @@ func New(name, source, block string) (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
+	kubernetes, err := FindKubernetes(os.Getenv(KubernetesVariable))
+	if err != nil {
+		return Layout{}, err
+	}
 	cache := os.Getenv("TRIREME_CACHE")
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -91,12 +105,13 @@ func New(name, source, block string) (Layout, error) {
 		cache = filepath.Join(user, "trireme")
 	}
 	l := Layout{
-		Name:    name,
-		Source:  source,
-		Cache:   cache,
-		Data:    cmp.Or(os.Getenv("TRIREME_CLUSTER_DATA"), "/var/lib/"+name+"-cluster"),
-		Run:     cmp.Or(os.Getenv("TRIREME_CLUSTER_RUN"), "/run/"+name+"-cluster"),
-		Network: network,
+		Name:       name,
+		Source:     source,
+		Cache:      cache,
+		Data:       cmp.Or(os.Getenv("TRIREME_CLUSTER_DATA"), "/var/lib/"+name+"-cluster"),
+		Run:        cmp.Or(os.Getenv("TRIREME_CLUSTER_RUN"), "/run/"+name+"-cluster"),
+		Network:    network,
+		Kubernetes: kubernetes,
 	}
 	for _, directory := range []*string{&l.Cache, &l.Data, &l.Run} {
 		if !filepath.IsAbs(*directory) {
@@ -131,6 +146,8 @@ func (l Layout) EtcdData() string        { return filepath.Join(l.Data, "etcd") 
 func (l Layout) ImageStore() string      { return filepath.Join(l.Data, "containerd") }
 func (l Layout) AdminKubeconfig() string { return filepath.Join(l.Data, "admin.kubeconfig") }
 func (l Layout) Hidden() string          { return filepath.Join(l.Data, "hidden") }
+func (l Layout) Registry() string        { return filepath.Join(l.Data, "registry") }
+func (l Layout) RegistryProgram() string { return filepath.Join(l.Data, "bin", "registry") }
 func (l Layout) Pids() string            { return filepath.Join(l.Run, "pids") }
 func (l Layout) ContainerdState() string { return filepath.Join(l.Run, "containerd") }
 func (l Layout) ContainerdSocket() string {
@@ -211,6 +228,14 @@ func (n Network) KubernetesService() netip.Addr { return n.address(64, 1) }
 
 // Pods is the range of pod addresses.
 func (n Network) Pods() netip.Prefix { return netip.PrefixFrom(n.address(128, 0), 17) }
+
+// Registry is the address of the registry that anyone can use.
+func (n Network) Registry() string { return fmt.Sprintf("%s:%d", n.Node(), RegistryPort) }
+
+// PrivateRegistry is the address of the registry that asks for a password.
+func (n Network) PrivateRegistry() string {
+	return fmt.Sprintf("%s:%d", n.Node(), PrivateRegistryPort)
+}
 
 // APIServer is the URL that every client uses.
 func (n Network) APIServer() string {

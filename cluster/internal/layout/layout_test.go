@@ -15,7 +15,7 @@ import (
 // clean takes the caller's settings away, which would decide where things are.
 func clean(t *testing.T) {
 	t.Helper()
-	for _, variable := range []string{"TRIREME_CACHE", "TRIREME_CLUSTER_DATA", "TRIREME_CLUSTER_RUN", "XDG_CACHE_HOME"} {
+	for _, variable := range []string{"TRIREME_CACHE", "TRIREME_CLUSTER_DATA", "TRIREME_CLUSTER_RUN", KubernetesVariable, "XDG_CACHE_HOME"} {
 		t.Setenv(variable, "")
 	}
 	t.Setenv("HOME", "/home/someone")
@@ -252,7 +252,7 @@ func TestEverythingIsBelowTheOwnDirectories(t *testing.T) {
 		}
 	}
 	for _, path := range []string{l.PKI(), l.Config(), l.Logs(), l.PodLogs(), l.Volumes(), l.EtcdData(), l.ImageStore(),
-		l.AdminKubeconfig(), l.Hidden(), l.Kubeconfig("kubelet"), l.Log("kubelet")} {
+		l.AdminKubeconfig(), l.Hidden(), l.Registry(), l.RegistryProgram(), l.Kubeconfig("kubelet"), l.Log("kubelet")} {
 		if !below(path, l.Data) {
 			t.Errorf("%s is not below the data", path)
 		}

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trireme-mpi/trireme/cluster/image"
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
-	"github.com/trireme-mpi/trireme/cluster/internal/image"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 

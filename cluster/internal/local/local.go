@@ -40,9 +40,9 @@ type Cluster struct {
 // ErrNotRunning is the error of commands that need a running cluster.
 var ErrNotRunning = errors.New("the cluster is not running; start it with `up` (or `make cluster`)")
 
-// Running returns the status of the supervisor, or ErrNotRunning. It also sets the data
-// directory and the network to those of the running cluster, which may differ from
-// the settings of the caller's shell.
+// Running returns the status of the supervisor, or ErrNotRunning. It also sets the
+// settings of the layout to those of the running cluster, which may differ from those of
+// the caller.
 func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	report, err := supervisor.Ask(ctx, c.Layout)
 	switch {
@@ -57,7 +57,12 @@ func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	if err != nil {
 		return supervisor.Report{}, fmt.Errorf("the response of the supervisor: %w", err)
 	}
-	c.Layout.Data, c.Layout.Network = report.Data, network
+	// A supervisor without the field runs the default release.
+	kubernetes, err := layout.FindKubernetes(report.Kubernetes)
+	if err != nil {
+		return supervisor.Report{}, fmt.Errorf("the response of the supervisor: %w", err)
+	}
+	c.Layout.Data, c.Layout.Network, c.Layout.NetworkPolicies, c.Layout.Kubernetes = report.Data, network, report.NetworkPolicies, kubernetes
 	return report, nil
 }
 
@@ -123,35 +128,37 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
 	directories := map[string]string{}
 	for _, module := range build.Modules(c.Layout) {
-		err := c.Progress.Step("build "+module.Name, func() error {
-			directory, built, err := build.Ensure(ctx, c.Layout, module, func(whom string) { c.Progress.Note("waiting %s", whom) })
-			if err == nil && !built {
-				c.Progress.Note("cached")
-			}
-			directories[module.Name] = directory
-			return err
-		})
+		directory, err := c.buildModule(ctx, module)
 		if err != nil {
 			return nil, err
 		}
+		directories[module.Name] = directory
 	}
 	return directories, nil
 }
 
+func (c *Cluster) buildModule(ctx context.Context, module build.Module) (directory string, err error) {
+	err = c.Progress.Step("build "+module.Name, func() (err error) {
+		var built bool
+		directory, built, err = build.Ensure(ctx, c.Layout, module, func(whom string) { c.Progress.Note("waiting %s", whom) })
+		if err == nil && !built {
+			c.Progress.Note("cached")
+		}
+		return err
+	})
+	return directory, err
+}
+
 // Assets returns the directory with kube-apiserver, etcd and kubectl for envtest.
 func (c *Cluster) Assets(ctx context.Context) (directory string, err error) {
-	module := build.Named(c.Layout, "kubernetes")
+	module := build.Named(c.Layout, build.Kubernetes(c.Layout))
 	if directory, err = build.Output(ctx, c.Layout, module); err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(directory); err == nil {
 		return directory, nil
 	}
-	err = c.Progress.Step("build "+module.Name, func() error {
-		directory, _, err = build.Ensure(ctx, c.Layout, module, func(whom string) { c.Progress.Note("waiting %s", whom) })
-		return err
-	})
-	return directory, err
+	return c.buildModule(ctx, module)
 }
 
 // Programs are the programs of the running cluster.
@@ -190,7 +197,8 @@ func (c *Cluster) programs(directories map[string]string) (component.Programs, e
 		return component.Programs{}, fmt.Errorf("copy this program: %w", err)
 	}
 	return component.Programs{
-		Kubernetes: directories["kubernetes"],
+		Kubernetes: directories[build.Kubernetes(c.Layout)],
+		Addons:     directories[build.DefaultKubernetes],
 		Containerd: directories["containerd"],
 		Pause:      directories["pause"],
 		CNI:        filepath.Dir(bridge),
@@ -260,6 +268,7 @@ func (c *Cluster) writeConfiguration(programs component.Programs) error {
 	if err != nil {
 		return err
 	}
+	files[l.ReleaseRecord()] = []byte(l.Kubernetes.Release + "\n")
 	files[c.programsFile()], err = json.Marshal(programs)
 	if err != nil {
 		return err

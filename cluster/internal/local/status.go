@@ -15,12 +15,24 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/addon"
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/networkpolicy"
 	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
 )
 
-// networkPolicyNote warns users about tests of isolation, which cannot fail here.
-const networkPolicyNote = "NetworkPolicy objects are stored but NOT enforced: the network is a plain bridge.\n" +
-	"A test of isolation passes here with any policy; test policies with an evaluator."
+// networkPolicyNote warns users about tests of isolation, which cannot fail without
+// enforcement.
+func networkPolicyNote(report supervisor.Report) string {
+	if !report.NetworkPolicies {
+		return "NetworkPolicy objects are stored but NOT enforced: the network is a plain bridge.\n" +
+			"A test of isolation passes here with any policy. To enforce them: `down`, then `up --network-policies`."
+	}
+	for _, status := range report.Components {
+		if status.Name == component.NetworkPolicies && status.State == supervisor.Ready {
+			return "NetworkPolicy objects are enforced by packet filter rules (nft list table ip " + networkpolicy.Table + ")."
+		}
+	}
+	return "NetworkPolicy objects are NOT enforced at the moment: component " + component.NetworkPolicies + " is not ready."
+}
 
 // Status prints the status of the cluster and reports whether it is healthy.
 func (c *Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err error) {
@@ -41,13 +53,13 @@ func (c *Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err 
 		return false, err
 	}
 	nodeIsReady, nodes := c.nodes(ctx)
-	fmt.Fprintf(out, "\nKubernetes   %s, containerd %s, JobSet %s\n", layout.KubernetesVersion, layout.ContainerdVersion, layout.JobSetVersion)
+	fmt.Fprintf(out, "\nKubernetes   %s, containerd %s, JobSet %s\n", c.Layout.Kubernetes.Version, layout.ContainerdVersion, layout.JobSetVersion)
 	fmt.Fprintf(out, "Supervisor   process %d\n", report.PID)
 	fmt.Fprintf(out, "API server   %s\n", c.Layout.Network.APIServer())
 	fmt.Fprintf(out, "Nodes        %s\n", nodes)
 	fmt.Fprintf(out, "Kubeconfig   %s\n", c.Layout.AdminKubeconfig())
 	fmt.Fprintf(out, "Data         %s\n", c.Layout.Data)
-	fmt.Fprintf(out, "Logs         %s\n\n%s\n", c.Layout.Logs(), networkPolicyNote)
+	fmt.Fprintf(out, "Logs         %s\n\n%s\n", c.Layout.Logs(), networkPolicyNote(report))
 	return report.Ready() && nodeIsReady, nil
 }
 
@@ -60,7 +72,7 @@ func pidOrNone(pid int) string {
 
 // byTable sorts the components in the order of component.All.
 func byTable(statuses []supervisor.Status) []supervisor.Status {
-	order := append(component.Names(), component.AddonsTask)
+	order := append(component.Names(), component.NetworkPolicies, component.AddonsTask)
 	slices.SortStableFunc(statuses, func(a, b supervisor.Status) int {
 		return slices.Index(order, a.Name) - slices.Index(order, b.Name)
 	})

@@ -32,6 +32,9 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	}
 	defer log.Close()
 	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--name", c.Layout.Name, "--network", c.Layout.Network.Block.String())
+	if c.Layout.NetworkPolicies {
+		command.Args = append(command.Args, "--network-policies")
+	}
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
 	// Not the environment of the user's shell: it may set a proxy.
@@ -40,6 +43,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 		"TRIREME_CACHE=" + c.Layout.Cache,
 		"TRIREME_CLUSTER_DATA=" + c.Layout.Data,
 		"TRIREME_CLUSTER_RUN=" + c.Layout.Run,
+		layout.KubernetesVariable + "=" + c.Layout.Kubernetes.Release,
 	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	survivor := c.survivor()
@@ -114,7 +118,7 @@ func Supervise(ctx context.Context, l layout.Layout, newMounts bool) error {
 			if err != nil {
 				return err
 			}
-			return addon.Apply(ctx, config, l, programs.Kubernetes)
+			return addon.Apply(ctx, config, l, programs.Addons)
 		},
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))

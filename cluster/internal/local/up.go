@@ -47,8 +47,14 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 		if c.Layout.Network != wanted.Network {
 			return fmt.Errorf("the cluster is running on network %s, not %s; stop it with `down` first", c.Layout.Network.Block, wanted.Network.Block)
 		}
+		if running := c.Layout.Kubernetes.Release; running != wanted.Kubernetes.Release {
+			return fmt.Errorf("the cluster is running Kubernetes %s, not %s; stop it with `down` first", running, wanted.Kubernetes.Release)
+		}
 		if c.Layout.Data != wanted.Data {
 			return fmt.Errorf("the cluster is running with its data in %s, not %s; stop it with `down` first", c.Layout.Data, wanted.Data)
+		}
+		if wanted.NetworkPolicies && !c.Layout.NetworkPolicies {
+			return errors.New("the cluster is running without --network-policies; stop it with `down` first")
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
 		if c.runsOtherBuild(ctx) {
@@ -59,7 +65,7 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 	if !errors.Is(err, ErrNotRunning) {
 		return err
 	}
-	if err := errors.Join(host.Check(c.Layout), host.CheckNetwork(c.Layout), c.checkPorts()); err != nil {
+	if err := errors.Join(host.Check(c.Layout), host.CheckNetwork(c.Layout), c.Layout.CheckRelease(), c.checkPorts()); err != nil {
 		return err
 	}
 	directories, err := c.prepare(ctx)
@@ -91,7 +97,7 @@ func (c *Cluster) runsOtherBuild(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	for name, running := range map[string]string{"kubernetes": programs.Kubernetes, "containerd": programs.Containerd} {
+	for name, running := range map[string]string{build.Kubernetes(c.Layout): programs.Kubernetes, build.DefaultKubernetes: programs.Addons, "containerd": programs.Containerd} {
 		if ours, err := build.Output(ctx, c.Layout, build.Named(c.Layout, name)); err == nil && ours != running {
 			return true
 		}
@@ -179,7 +185,7 @@ func (c *Cluster) checkPorts() error {
 
 // finishUp waits until the cluster is ready, and applies the options.
 func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
-	for _, name := range append(component.Names(), component.AddonsTask) {
+	for _, name := range c.wanted() {
 		if err := c.Progress.Step(name, func() error { return c.awaitComponent(ctx, name) }); err != nil {
 			return err
 		}
@@ -194,6 +200,17 @@ func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
 		return nil
 	}
 	return c.Progress.Step("fake nodes", func() error { return c.setFakeNodes(ctx, options) })
+}
+
+// wanted lists the components and tasks that must be ready.
+func (c *Cluster) wanted() []string {
+	var names []string
+	for _, component := range component.All(c.Layout, component.Programs{}) {
+		if component.IsWanted() {
+			names = append(names, component.Name)
+		}
+	}
+	return append(names, component.AddonsTask)
 }
 
 // setFakeNodes changes only the numbers that the options set.

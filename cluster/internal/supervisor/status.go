@@ -44,12 +44,17 @@ type Status struct {
 	Message  string    `json:"message,omitempty"`
 }
 
-// Report is the response of the supervisor.
+// Report is the response of the supervisor. It does not contain optional components that
+// are off.
 type Report struct {
 	PID        int      `json:"pid"`
 	Network    string   `json:"network"`
 	Data       string   `json:"data"`
 	Components []Status `json:"components"`
+	// Kubernetes is the release that the cluster runs, such as 1.36.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// NetworkPolicies is true if NetworkPolicies are enforced.
+	NetworkPolicies bool `json:"networkPolicies,omitempty"`
 }
 
 // Ready reports whether every component is ready.
@@ -95,6 +100,11 @@ func (w *worker) ready() bool {
 	return first
 }
 
+// isOff reports whether nobody wants the component; the mutex must be held.
+func (w *worker) isOff() bool {
+	return w.component.Optional && (w.status.State == Waiting || w.status.State == Stopped)
+}
+
 func (w *worker) unready(message string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -105,10 +115,12 @@ func (w *worker) unready(message string) {
 }
 
 func (s *Supervisor) report() Report {
-	report := Report{PID: os.Getpid(), Network: s.layout.Network.Block.String(), Data: s.layout.Data}
+	report := Report{PID: os.Getpid(), Network: s.layout.Network.Block.String(), Data: s.layout.Data, Kubernetes: s.layout.Kubernetes.Release, NetworkPolicies: s.layout.NetworkPolicies}
 	for _, w := range s.workers {
 		w.mutex.Lock()
-		report.Components = append(report.Components, w.status)
+		if !w.isOff() {
+			report.Components = append(report.Components, w.status)
+		}
 		w.mutex.Unlock()
 	}
 	for _, t := range s.tasks {

@@ -30,6 +30,9 @@ const (
 	calmAfter = 30 * time.Second
 
 	stopPatience = 2 * time.Second
+
+	// How often the supervisor looks whether the program of an optional component exists.
+	optionalInterval = 200 * time.Millisecond
 )
 
 // Supervisor runs the components of one cluster.
@@ -100,9 +103,12 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		writersDone.Go(func() { s.perform(writers, t) })
 	}
 	for _, w := range s.workers {
-		if w.component.Store {
+		switch {
+		case w.component.Optional:
+			writersDone.Go(func() { s.keepOptional(writers, w) })
+		case w.component.Store:
 			storesDone.Go(func() { s.keepRunning(stores, w) })
-		} else {
+		default:
 			writersDone.Go(func() { s.keepRunning(writers, w) })
 		}
 	}
@@ -158,6 +164,23 @@ func (s *Supervisor) perform(ctx context.Context, t *task) {
 		if !sleep(ctx, delay) {
 			return
 		}
+	}
+}
+
+// keepOptional runs a component while its program exists.
+func (s *Supervisor) keepOptional(ctx context.Context, w *worker) {
+	for sleep(ctx, optionalInterval) {
+		if !w.component.IsWanted() {
+			continue
+		}
+		wanted, stop := context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			for w.component.IsWanted() && sleep(wanted, optionalInterval) {
+			}
+		}()
+		s.keepRunning(wanted, w)
+		stop()
 	}
 }
 

@@ -225,6 +225,44 @@ func TestDeadComponentIsStartedAgain(t *testing.T) {
 	})
 }
 
+func TestOptionalComponentRunsWhileItsProgramExists(t *testing.T) {
+	t.Parallel()
+	l := newLayout(t)
+	program := filepath.Join(filepath.Dir(l.Run), "program")
+	optional := component.Component{Name: "optional", Optional: true, Path: program, Args: []string{"600"}}
+	run(t, newSupervisor(t, l, []component.Component{script(l, "other", forever), optional}))
+	awaitState(t, l, "other", Ready)
+	isOff := func() bool {
+		report, err := Ask(context.Background(), l)
+		return err == nil && len(report.Components) == 1 && report.Ready()
+	}
+	if !isOff() {
+		t.Fatal("a component without program is reported")
+	}
+	for range 2 {
+		if err := os.Symlink("/bin/sleep", program); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it is started", func() bool { return !isOff() })
+		pid := awaitState(t, l, "optional", Ready).PID
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it is started again", func() bool {
+			now := status(t, l, "optional")
+			return now.State == Ready && now.PID != pid
+		})
+		pid = status(t, l, "optional").PID
+		if err := os.Remove(program); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it is off", isOff)
+		if host.Alive(pid) {
+			t.Errorf("process %d is still running", pid)
+		}
+	}
+}
+
 func TestProgramThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	l := newLayout(t)

@@ -3,7 +3,8 @@
 // Package image makes container images without a registry and without a
 // container engine: Build from a Debian root file system by mmdebstrap and
 // Python wheels by pip, FromBinary from one static binary. Both write an image
-// tar that "ctr images import" reads.
+// tar that "ctr images import" reads. tools/images uses Binary and Assemble for
+// the images of a release.
 //
 // The tars of Build are kept in a cache directory under names that carry a hash
 // of what they were made from, so that a changed Definition is a new file and an
@@ -11,6 +12,7 @@
 package image
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,6 +48,11 @@ type Definition struct {
 	// Hooks are run by a shell of the host when all packages are there, with the
 	// root file system's path as $1. They are for what is neither a package nor a wheel.
 	Hooks []string `json:",omitempty"` // Images without any keep their hashes.
+	// IsUnpackedOnly leaves out the essential packages, and runs no script of a package.
+	// Such an image is small, and can be made for another architecture.
+	IsUnpackedOnly bool `json:",omitempty"`
+	// Architecture is the Go name of the image's architecture. Default: the host's.
+	Architecture string `json:",omitempty"`
 	// Env is the environment of every container, as NAME=value.
 	Env []string
 }
@@ -77,7 +84,7 @@ func (d Definition) Hash() string {
 		Architecture string
 		Definition   Definition
 		Rootfs, Pip  []string
-	}{formatVersion, runtime.GOARCH, d, rootfsCommand(d), downloadCommand(d, "")})
+	}{formatVersion, d.architecture(), d, rootfsCommand(d), downloadCommand(d, "")})
 	if err != nil {
 		panic(fmt.Sprintf("encode definition of image %s: %v", d.Name, err)) // only strings and integers
 	}
@@ -89,4 +96,8 @@ func (d Definition) Hash() string {
 // importer that finds it in containerd has exactly this build.
 func (d Definition) ExactRef() string {
 	return d.Ref + "-" + d.Hash()
+}
+
+func (d Definition) architecture() string {
+	return cmp.Or(d.Architecture, runtime.GOARCH)
 }

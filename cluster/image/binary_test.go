@@ -3,6 +3,7 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
@@ -77,6 +78,37 @@ func TestFromBinary(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"tool.tar"}, fileNames(t, filepath.Dir(out))); diff != "" {
 		t.Errorf("files left beside the tar (-want +got):\n%s", diff)
+	}
+}
+
+func TestBinaryWithFiles(t *testing.T) {
+	dir := t.TempDir()
+	binary := writeFile(t, filepath.Join(dir, "tool"), minimalELF(t, elf.EM_X86_64, elf.PT_LOAD))
+	license := writeFile(t, filepath.Join(dir, "text"), []byte("free"))
+	files := map[string]string{"licenses/b/LICENSE": license, "licenses/a/LICENSE": license}
+	image, err := Binary(binary, files, filepath.Join(dir, "layer.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	var names []string
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if err != nil {
+			break
+		}
+		names = append(names, header.Name)
+	}
+	if diff := cmp.Diff([]string{"tool", "licenses/a/LICENSE", "licenses/b/LICENSE"}, names); diff != "" {
+		t.Errorf("order of files (-want +got):\n%s", diff)
 	}
 }
 

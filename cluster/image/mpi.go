@@ -94,6 +94,33 @@ func Horovod() Definition {
 	}
 }
 
+// MPITest returns the image of helm test for an architecture: Open MPI and a shell.
+// Jobs need no SSH, and no user of the image may become another user.
+func MPITest(architecture string) Definition {
+	return Definition{
+		Name:           "mpi-test-" + architecture,
+		Ref:            "trireme.local/mpi-test:1",
+		Suite:          "trixie",
+		Packages:       []string{"base-files", "dash", "openmpi-bin"},
+		IsUnpackedOnly: true,
+		Architecture:   architecture,
+		Exclude: slices.Concat(gpuCompiler(), []string{
+			"/usr/lib/*/gconv/*", "/usr/lib/*/perl*", "/usr/share/perl*", "/usr/share/X11/*", "/usr/share/openmpi/doc/*",
+		}),
+		Hooks: []string{
+			// Where scanners look for the packages of images without dpkg.
+			`mkdir -p "$1/var/lib/dpkg/status.d"`,
+			`for deb in "$1"/var/cache/apt/archives/*.deb; do ` +
+				`dpkg-deb --field "$deb" >"$1/var/lib/dpkg/status.d/$(dpkg-deb --field "$deb" Package)"; done`,
+			`rm -rf "$1/usr/sbin" "$1"/usr/bin/debconf* "$1"/usr/bin/deb-systemd* && mkdir "$1/usr/sbin"`,
+			`find "$1/usr" -type f -perm /6000 -delete`,
+			// A script of the package would create it.
+			`ln -s mpirun.openmpi "$1/usr/bin/mpirun"`,
+		},
+		Env: commonEnv("SHELL=/bin/sh"),
+	}
+}
+
 // gpuCompiler are libraries that UCX of trixie wants for AMD's GPUs: LLVM and
 // what goes with it, half of the image. UCX does without the modules that need
 // them.

@@ -47,6 +47,8 @@ func TestHash(t *testing.T) {
 		"another Python is another image":         {func(d *Definition) { d.Python = "3.11" }, true},
 		"other files left out are another image":  {func(d *Definition) { d.Exclude = nil }, true},
 		"another hook is another image":           {func(d *Definition) { d.Hooks = []string{"true"} }, true},
+		"unpacked only is another image":          {func(d *Definition) { d.IsUnpackedOnly = true }, true},
+		"another architecture is another image":   {func(d *Definition) { d.Architecture = "sparc" }, true},
 		"another environment is another image":    {func(d *Definition) { d.Env = []string{"PATH=/bin"} }, true},
 		"another reference needs another tarball": {func(d *Definition) { d.Ref = "example.test/sample:2" }, true},
 	}
@@ -95,7 +97,7 @@ func TestHostTools(t *testing.T) {
 
 func TestDefinitions(t *testing.T) {
 	got := map[string]string{}
-	for _, def := range append(MPI(), Digits(), Horovod()) {
+	for _, def := range append(MPI(), Digits(), Horovod(), MPITest("amd64"), MPITest("arm64")) {
 		got[def.Name] = def.Ref
 		if len(def.Pip) > 0 && def.Python == "" {
 			t.Errorf("image %s has wheels but no Python version", def.Name)
@@ -107,12 +109,14 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"openmpi4": "trireme.local/openmpi:4",
-		"openmpi5": "trireme.local/openmpi:5",
-		"mpich":    "trireme.local/mpich:4",
-		"intelmpi": "trireme.local/intelmpi:2021",
-		"digits":   "trireme.local/digits:1",
-		"horovod":  "trireme.local/horovod:0.28.1",
+		"openmpi4":       "trireme.local/openmpi:4",
+		"openmpi5":       "trireme.local/openmpi:5",
+		"mpich":          "trireme.local/mpich:4",
+		"intelmpi":       "trireme.local/intelmpi:2021",
+		"digits":         "trireme.local/digits:1",
+		"horovod":        "trireme.local/horovod:0.28.1",
+		"mpi-test-amd64": "trireme.local/mpi-test:1",
+		"mpi-test-arm64": "trireme.local/mpi-test:1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("references by name (-want +got):\n%s", diff)

@@ -110,6 +110,30 @@ func TestBuildOfPackages(t *testing.T) {
 	}
 }
 
+// The scripts of packages for another architecture cannot run here.
+func TestBuildForAnotherArchitecture(t *testing.T) {
+	rootfs, _ := tinyRootfs(t)
+	arguments := filepath.Join(t.TempDir(), "arguments")
+	fakeMmdebstrap(t, fmt.Sprintf(`echo "$SOURCE_DATE_EPOCH $*" > '%s'; %s`, arguments, rootfs))
+	path, err := Build(t.Context(), MPITest("arm64"), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config, _ := readImage(t, path, MPITest("arm64").Ref)
+	if config.Architecture != "arm64" {
+		t.Errorf("architecture is %s, want arm64", config.Architecture)
+	}
+	got, err := os.ReadFile(arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 --variant=extract ", " --architectures=arm64 ", " --extract-hook=ln -s mpirun.openmpi "} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("mmdebstrap is called with %s, want %q", got, want)
+		}
+	}
+}
+
 func TestBuildOfWheels(t *testing.T) {
 	rootfs, _ := tinyRootfs(t)
 	fakeMmdebstrap(t, rootfs)

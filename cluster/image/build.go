@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Build returns the path of the image's tar in cacheDir and makes it first if
@@ -63,7 +63,7 @@ func build(ctx context.Context, def Definition, path string, log io.Writer) (err
 	if err != nil {
 		return err
 	}
-	image, err := assemble(layers, runtime.GOARCH, v1.Config{Env: def.Env, Cmd: []string{"bash"}})
+	image, err := Assemble(layers, def.architecture(), v1.Config{Env: def.Env, Cmd: []string{"bash"}})
 	if err != nil {
 		return err
 	}
@@ -120,6 +120,9 @@ func buildRootfs(ctx context.Context, def Definition, path string, log io.Writer
 
 // rootfsCommand writes the root file system as a tar to its standard output.
 func rootfsCommand(def Definition) []string {
+	if def.IsUnpackedOnly {
+		return unpackCommand(def)
+	}
 	command := []string{
 		"mmdebstrap",
 		"--variant=essential",
@@ -141,23 +144,54 @@ func rootfsCommand(def Definition) []string {
 		`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_*`,
 		// mmdebstrap copies these two from the host.
 		`--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"`,
+	)
+	command = append(command, excludeOptions(def)...)
+	return append(command, def.Suite, "-")
+}
+
+// unpackCommand is rootfsCommand without the scripts of packages, which would have to
+// run on the image's architecture.
+func unpackCommand(def Definition) []string {
+	command := []string{
+		// With a time for all files, the same packages give the same image.
+		"env", "SOURCE_DATE_EPOCH=1", "mmdebstrap",
+		"--variant=extract",
+		"--format=tar",
+		"--architectures=" + def.architecture(),
+		"--include=" + strings.Join(def.Packages, ","),
+		"--skip=output/dev",
+	}
+	for _, hook := range def.Hooks {
+		command = append(command, "--extract-hook="+hook)
+	}
+	command = append(command, excludeOptions(def)...)
+	return append(command, def.Suite, "-")
+}
+
+func excludeOptions(def Definition) []string {
+	options := []string{
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/info/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/lintian/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-include=/usr/share/doc/*/copyright",
-	)
-	for _, pattern := range def.Exclude {
-		command = append(command, "--dpkgopt=path-exclude="+pattern)
 	}
-	return append(command, def.Suite, "-")
+	for _, pattern := range def.Exclude {
+		options = append(options, "--dpkgopt=path-exclude="+pattern)
+	}
+	return options
 }
 
-// assemble makes an image of the layers. Its creation time is fixed, so that
+// Assemble makes an OCI image of the layers. Its creation time is fixed, so that
 // equal layers give an equal digest.
-func assemble(layers []v1.Layer, architecture string, config v1.Config) (v1.Image, error) {
-	image, err := mutate.AppendLayers(empty.Image, layers...)
+func Assemble(layers []v1.Layer, architecture string, config v1.Config) (v1.Image, error) {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	var additions []mutate.Addendum
+	for _, layer := range layers {
+		additions = append(additions, mutate.Addendum{Layer: layer, MediaType: types.OCILayer})
+	}
+	image, err := mutate.Append(base, additions...)
 	if err != nil {
 		return nil, fmt.Errorf("append layers: %w", err)
 	}

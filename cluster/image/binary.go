@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +17,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// nonroot is the user of images without a user database. It is numeric, since
+// Nonroot is the user of images without a user database. It is numeric, since
 // the kubelet can check runAsNonRoot only for a number.
-const nonroot = "65532:65532"
+const Nonroot = "65532:65532"
 
 // FromBinary writes to outPath the tar of an image that holds one static
 // binary, at /NAME, as its entrypoint. The same binary always gives the same
@@ -31,26 +32,13 @@ func FromBinary(binary, ref, outPath string) error {
 }
 
 func fromBinary(binary, ref, outPath string) (err error) {
-	architecture, err := staticArchitecture(binary)
-	if err != nil {
-		return err
-	}
 	workDir, err := os.MkdirTemp(filepath.Dir(outPath), ".building-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(workDir)) }()
 
-	base := filepath.Base(binary)
-	layerPath := filepath.Join(workDir, "layer.tar.gz")
-	if err := writeBinaryLayer(layerPath, base, binary); err != nil {
-		return err
-	}
-	layer, err := tarball.LayerFromFile(layerPath)
-	if err != nil {
-		return fmt.Errorf("read layer: %w", err)
-	}
-	image, err := assemble([]v1.Layer{layer}, architecture, v1.Config{Entrypoint: []string{"/" + base}, User: nonroot})
+	image, err := Binary(binary, nil, filepath.Join(workDir, "layer.tar.gz"))
 	if err != nil {
 		return err
 	}
@@ -61,11 +49,35 @@ func fromBinary(binary, ref, outPath string) (err error) {
 	return os.Rename(unfinished, outPath)
 }
 
-func writeBinaryLayer(layerPath, target, binary string) error {
+// Binary returns an image that holds one static binary, at /NAME, as its
+// entrypoint, and files: paths in the image, with the paths of their content on
+// the host. The image reads its only layer from layerPath.
+func Binary(binary string, files map[string]string, layerPath string) (v1.Image, error) {
+	architecture, err := staticArchitecture(binary)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Base(binary)
+	if err := writeBinaryLayer(layerPath, name, binary, files); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromFile(layerPath)
+	if err != nil {
+		return nil, fmt.Errorf("read layer: %w", err)
+	}
+	return Assemble([]v1.Layer{layer}, architecture, v1.Config{Entrypoint: []string{"/" + name}, User: Nonroot})
+}
+
+func writeBinaryLayer(layerPath, name, binary string, files map[string]string) error {
 	return writeGzip(layerPath, func(w io.Writer) error {
 		layer := tar.NewWriter(w)
-		if err := appendHostFile(layer, target, 0o755, binary); err != nil {
+		if err := appendHostFile(layer, name, 0o755, binary); err != nil {
 			return err
+		}
+		for _, target := range slices.Sorted(maps.Keys(files)) {
+			if err := appendHostFile(layer, target, 0o644, files[target]); err != nil {
+				return err
+			}
 		}
 		return layer.Close()
 	})
