@@ -7,7 +7,7 @@ SHELL := /bin/bash
 export CGO_ENABLED = 0
 
 # The Go modules that are checked and tested; those in cluster/components are only built.
-MODULES := . bench cluster test/networkpolicy tools
+MODULES := . bench cluster test/networkpolicy tools tools/images tools/olm
 
 # Generate Go code from proto files, instead of protoc.
 PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
@@ -42,28 +42,25 @@ cluster-reset: bin/cluster ## Stop the local cluster and delete its data
 # On the cluster of KUBECONFIG, by default on the local one. The other settings are at
 # the top of config/install.
 .PHONY: install
-install: bin/cluster ## Install job APIs, operator, server and runtimes on the local cluster, or on that of KUBECONFIG
+install: bin/cluster bin/helm ## Install job APIs, operator, server and runtimes on the local cluster, or on that of KUBECONFIG
 	@config/install
 
 .PHONY: uninstall
-uninstall: bin/cluster ## Remove job APIs, operator, server, runtimes and all jobs from that cluster
+uninstall: bin/cluster bin/helm ## Remove operator, server and runtimes from that cluster; JOBS=delete removes jobs and job APIs, too
 	@config/uninstall
 
 ##@ Command line
 
-# kubectl and oc find plugins and their completion by the names of these links.
 .PHONY: odh
-odh: ## Build bin/odh and the plugins for kubectl and oc
-	@go build -buildvcs=false -ldflags "-s -w -X github.com/trireme-mpi/trireme/internal/cli.Version=$(VERSION)" -o bin/odh ./cmd/odh
-	@for name in $(PLUGINS); do ln -sf odh bin/$$name; done
+odh: bin/odh ## Build bin/odh and the plugins for kubectl and oc
+	@cmd/odh/plugins bin
 
 VERSION ?= dev
-PLUGINS := kubectl-odh oc-odh kubectl_complete-odh oc_complete-odh
 
 .PHONY: install-odh
-install-odh: odh ## Install odh and the plugins into PREFIX/bin (default: /usr/local/bin)
+install-odh: bin/odh ## Install odh and the plugins into PREFIX/bin (default: /usr/local/bin)
 	install -D --target-directory $(DESTDIR)$(PREFIX)/bin bin/odh
-	for name in $(PLUGINS); do ln -sf odh $(DESTDIR)$(PREFIX)/bin/$$name; done
+	cmd/odh/plugins $(DESTDIR)$(PREFIX)/bin kubectl-odh
 
 PREFIX ?= /usr/local
 
@@ -84,12 +81,18 @@ test-quick: check cluster-build bin/gotestsum bin/grpcurl ## Run checks, unit te
 	@test/run unit quick
 
 .PHONY: test-api
-test-api: bin/gotestsum bin/cluster ## Run the tests against a real API server and etcd
+test-api: bin/gotestsum bin/cluster bin/helm ## Run the tests against a real API server and etcd
 	@test/run api
 
 .PHONY: test-cluster
 test-cluster: bin/gotestsum bin/cluster ## Run the tests on a separate local cluster (root)
 	@test/run cluster
+
+.PHONY: test-kind
+test-kind: export E2E_CLUSTER = any
+test-kind: export TEST_IMAGES ?=
+test-kind: bin/gotestsum bin/grpcurl ## Run the cluster tests on the cluster of KUBECONFIG, on which Trireme is installed; TEST_IMAGES is the registry of the MPI images
+	@test/run kind
 
 .PHONY: test-docs
 test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation shows (root)
@@ -99,12 +102,16 @@ test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation
 test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins, Volcano and KAI, and test Trireme with them (root)
 	@test/run peers
 
+.PHONY: test-versions
+test-versions: bin/gotestsum bin/cluster bin/helm ## Run the API tests and some tests of jobs on Kubernetes 1.33 and 1.37; VERSIONS="1.37" chooses (root)
+	@VERSIONS="$(VERSIONS)" test/run versions
+
 .PHONY: test-all
 test-all: export TRIREME_SEEDS = 2000
 test-all: export LEAK_JOBS = 2000
 test-all: export QUOTA_JOBS = 50
 test-all: export THOROUGH = yes
-test-all: test ## Run make test with more schedules and jobs and with slow tests, then make test-peers (root)
+test-all: bin/peers/mpi-operator test ## Run make test with more schedules and jobs and with slow tests, then make test-peers (root)
 	@test/run peers
 
 FUZZTIME ?= 1m
@@ -168,20 +175,54 @@ bench-memory: bin/cluster ## Measure the memory of operator and server with 500 
 	@go test ./test/integration/rest -run '^$$' -bench Memory -benchtime 1x -timeout 60m -v -args $(MEMORY)
 
 .PHONY: check
-check: bin/golangci-lint bin/actionlint bin/controller-gen $(PROTOGEN) ## Check formatting and code: gofmt, golangci-lint, tidy modules, workflows
+check: bin/golangci-lint bin/actionlint bin/controller-gen bin/helm bin/kubernetes-validate bin/validate-krew-manifest $(PROTOGEN) ## Check code, workflows, generated files, chart, manifests and alerts
 	@test/check $(MODULES)
+
+##@ Release
+
+.PHONY: images
+images: bin/cluster bin/images ## Build the images of VERSION (default: dev) for linux/amd64 and linux/arm64 as OCI layouts in dist/images; FIPS=1 uses Go's FIPS module
+	@archives=$$(bin/cluster image build mpi-test-amd64 mpi-test-arm64) && \
+	bin/images build $(BUILDFLAGS) $$(sed 's/^/--mpi-test=/' <<<"$$archives")
+
+BUILDFLAGS = --version "$(VERSION)" --ldflags "$(LDFLAGS)" $(if $(filter 1,$(FIPS)),--fips v1.0.0)
+
+.PHONY: push
+push: bin/images ## Push dist/images to REGISTRY, such as registry.example/trireme, and write the chart's values to dist/images/values.yaml; COSIGN_KEY signs the images
+	@bin/images push $(KEYFLAG) $(if $(filter-out file,$(origin VERSION)),--version $(VERSION)) "$(REGISTRY)"
+
+.PHONY: bundle
+bundle: bin/helm bin/olm ## Write the OLM bundle and catalog of VERSION to dist; with the digests of dist/images/values.yaml, if make push wrote it
+	@bin/helm template trireme charts/trireme --namespace trireme-system --set platform=openshift --set server.route.enabled=true \
+		--set-string images.tag=$(VERSION) $(patsubst %,--values %,$(wildcard dist/images/values.yaml)) >bin/openshift.yaml
+	@bin/olm --manifests bin/openshift.yaml --version $(VERSION) --image $(RELEASE_REGISTRY)/bundle:$(VERSION) --output dist
+
+RELEASE_REGISTRY = $(or $(REGISTRY),ghcr.io/trireme-mpi)
+
+# In this order, a wrong VERSION or key fails before anything is built, and chart and bundle
+# contain the digests of the images.
+.PHONY: release
+release: bin/images ## Replace dist with everything of a release of VERSION: images, chart, bundle, manifests, odh, checksums; COSIGN_KEY signs it
+	@bin/images prepare --version "$(VERSION)" $(KEYFLAG)
+	@$(MAKE) --no-print-directory images
+	@bin/images values $(RELEASE_REGISTRY)
+	@$(MAKE) --no-print-directory bundle
+	@bin/images release $(BUILDFLAGS) --registry $(RELEASE_REGISTRY) $(KEYFLAG)
+
+# COSIGN_PASSWORD in the environment decrypts the key.
+KEYFLAG = $(if $(COSIGN_KEY),--key "$(COSIGN_KEY)")
 
 ##@ Develop
 
 .PHONY: generate
-generate: bin/controller-gen $(PROTOGEN) ## Generate deep copies and CRDs from the API types, and Go code from the proto files
+generate: bin/controller-gen bin/helm $(PROTOGEN) ## Generate deep copies, CRDs and the API reference from the API types, Go code from the proto files, manifests from the chart
 	@test/generate
 
 ##@ Other
 
 .PHONY: clean
-clean: ## Delete bin/ (the cache is kept: see docs/local-cluster.md)
-	rm -rf bin
+clean: ## Delete bin/ and dist/ (the cache is kept: see docs/local-cluster.md)
+	rm -rf bin dist
 
 .PHONY: help
 help: ## Show this help
@@ -194,12 +235,20 @@ help: ## Show this help
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
-.PHONY: bin/operator bin/server bin/mpi-agent bin/initializer
-bin/operator bin/mpi-agent bin/initializer:
-	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/$(@F)
+.PHONY: bin/operator bin/server bin/mpi-agent bin/initializer bin/odh
+bin/operator bin/server bin/mpi-agent bin/initializer bin/odh:
+	@go build -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(@F)
 
-bin/server:
-	@go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/server
+# The linker ignores a variable that a program does not have.
+LDFLAGS = -s -w -X main.version=$(VERSION) -X github.com/trireme-mpi/trireme/internal/cli.Version=$(VERSION)
+
+.PHONY: bin/images
+bin/images:
+	@go build -C tools/images -buildvcs=false -ldflags "-s -w" -o ../../bin/images .
+
+.PHONY: bin/olm
+bin/olm:
+	@go build -C tools/olm -buildvcs=false -ldflags "-s -w" -o ../../bin/olm .
 
 bin/peers/trainer: bench/peers/trainer/go.mod bench/peers/trainer/go.sum
 	@go build -C bench/peers/trainer -buildvcs=false -o ../../../$@ github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
@@ -210,8 +259,17 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 bin/controller-gen: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
+bin/helm: tools/helm/go.mod tools/helm/go.sum
+	@go build -C tools/helm -buildvcs=false -ldflags "-s -w" -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+bin/kubernetes-validate: test/packaging/requirements.txt
+	@test/packaging/install-kubernetes-validate
+
 bin/actionlint: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ github.com/rhysd/actionlint/cmd/actionlint
+
+bin/validate-krew-manifest: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ sigs.k8s.io/krew/cmd/validate-krew-manifest
 
 bin/gotestsum: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ gotest.tools/gotestsum

@@ -18,7 +18,7 @@ import (
 
 func schemaOf(t *testing.T, file string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../config/crd", file))
+	text, err := os.ReadFile(filepath.Join("../charts/trireme/crds", file))
 	if err != nil {
 		t.Fatal(err)
 	}

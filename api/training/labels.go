@@ -70,7 +70,7 @@ const AnnotationExclusiveTopology = "alpha.jobset.sigs.k8s.io/exclusive-topology
 const AnnotationTagOutput = "training.kubeflow.org/tag-output"
 
 // ManagedByTrireme is the managedBy of the JobSets and batch Jobs that stand for our
-// jobs: their own controllers leave them alone.
+// jobs: their own controllers leave them alone. In an MPIJob it keeps mpi-operator away.
 const ManagedByTrireme = "training.kubeflow.org/trireme"
 
 // FinalizerLauncher keeps a launcher's pod until its end is in the job's status: a

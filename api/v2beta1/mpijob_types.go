@@ -14,6 +14,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.runPolicy) && has(self.spec.runPolicy.managedBy)) == (has(oldSelf.spec) && has(oldSelf.spec.runPolicy) && has(oldSelf.spec.runPolicy.managedBy)) || (has(oldSelf.status) && has(oldSelf.status.phase) && has(self.spec) && has(self.spec.runPolicy) && has(self.spec.runPolicy.managedBy) && self.spec.runPolicy.managedBy == 'training.kubeflow.org/trireme')",message="field is immutable",fieldPath=".spec.runPolicy.managedBy"
 // +kubebuilder:resource:path=mpijobs,shortName=mj;mpij,categories=training;all
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.phase`,description="Pending, Running, Succeeded or Failed"
 // +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.readyWorkers`,description="Ready workers, of all"
@@ -179,17 +180,18 @@ type RunPolicy struct {
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 
-	// managedBy names the controller of the job: kubeflow.org/mpi-operator, or an
-	// empty value, is this operator; kueue.x-k8s.io/multikueue runs the job in
-	// another cluster. Immutable.
+	// managedBy names the controller of the job: training.kubeflow.org/trireme is
+	// this operator; kubeflow.org/mpi-operator, or no value, is mpi-operator if it
+	// runs on this cluster, otherwise this operator; kueue.x-k8s.io/multikueue runs
+	// the job in another cluster. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 
-// ManagedByMPIOperator is the managedBy of jobs that this operator runs. An empty
-// value means the same.
+// ManagedByMPIOperator is the managedBy of jobs that mpi-operator runs. No value means
+// the same. Where mpi-operator is not installed, this operator runs these jobs.
 const ManagedByMPIOperator = "kubeflow.org/mpi-operator"
 
 // SchedulingPolicy has the settings of gang scheduling.

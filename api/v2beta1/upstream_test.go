@@ -171,7 +171,7 @@ func TestUpstreamWordsAreOurWords(t *testing.T) {
 
 func schemaOfMPIJob(t *testing.T) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	text, err := os.ReadFile("../../config/crd/kubeflow.org_mpijobs.yaml")
+	text, err := os.ReadFile("../../charts/trireme/crds/kubeflow.org_mpijobs.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func contestants() []contestant {
 }
 
 func triremeCRDs(place place) []string {
-	return []string{filepath.Join(place.repository, "config/crd")}
+	return []string{filepath.Join(place.repository, "charts/trireme/crds")}
 }
 
 func triremeWithJobSetCRDs(place place) []string { return append(triremeCRDs(place), jobSetCRD(place)) }
@@ -102,7 +102,7 @@ func startNothing(context.Context, place, *cluster) error { return nil }
 // startTrireme runs the operator with the configuration that it is shipped with, but
 // for what a process outside of a pod needs, and the limits of sizes.
 func startTrireme(ctx context.Context, place place, cluster *cluster) error {
-	serving, err := cluster.installWebhooks(filepath.Join(place.repository, "config/webhook/webhooks.yaml"), filepath.Join(place.repository, "config/webhook/creator.yaml"))
+	serving, err := cluster.installWebhooks(filepath.Join(place.repository, "config/manifests/kubernetes.yaml"))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// odh is the command line for training jobs. Under the names kubectl-odh and
-// oc-odh it is a plugin of kubectl and of oc.
+// odh is the command line for training jobs. Under the names kubectl-trireme and
+// oc-trireme it is a plugin of kubectl and of oc.
 package main
 
 import (

@@ -16,7 +16,11 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	start := run
+	if len(os.Args) > 1 && os.Args[1] == "setup" {
+		start = runSetup
+	}
+	if err := start(); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)
 	}

@@ -90,8 +90,9 @@ func newClient(user string) (*client, error) {
 		return nil, err
 	}
 	return &client{port: port, resolver: net.DefaultResolver, config: &ssh.ClientConfig{
-		User: user,
-		Auth: []ssh.AuthMethod{ssh.PublicKeys(key)},
+		Config: algorithms(),
+		User:   user,
+		Auth:   []ssh.AuthMethod{ssh.PublicKeys(key)},
 		HostKeyCallback: func(_ string, _ net.Addr, offered ssh.PublicKey) error {
 			for _, known := range hostKeys {
 				if bytes.Equal(known.Marshal(), offered.Marshal()) {

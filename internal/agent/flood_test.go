@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // floodedLogin is how long a login may take during a flood: far less than it takes
@@ -82,7 +84,7 @@ func TestFloodDoesNotBlockLauncher(t *testing.T) {
 func mustKeepTheNewest(t testing.TB, connections []net.Conn, wantOpen int) {
 	t.Helper()
 	// A login may be over before the last of those that are dropped is closed.
-	eventually(t, patience, "the worker has dropped the others", func() bool {
+	eventually.HoldsWithin(t, patience, "the worker has dropped the others", func() bool {
 		open := 0
 		for _, connection := range connections {
 			if !allClosed([]net.Conn{connection}) {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // commandToken is on the command line of every launch. The agent must never print it.
@@ -167,7 +168,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, patience, "the command runs", func() bool { return stdout.String() != "" })
+			eventually.HoldsWithin(t, patience, "the command runs", func() bool { return stdout.String() != "" })
 			_ = command.Process.Signal(signal)
 			_ = command.Wait()
 			if code := command.ProcessState.ExitCode(); code != 9 {
@@ -282,7 +283,7 @@ func TestLaunchNamesLostWorker(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, patience, "the rank runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+			eventually.HoldsWithin(t, patience, "the rank runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 			_ = worker.command.Process.Signal(signal)
 			_ = command.Wait()
 			_ = syscall.Kill(mustAtoi(t, stdout.String()), syscall.SIGKILL)

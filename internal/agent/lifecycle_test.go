@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestDisconnectStopsCommand(t *testing.T) {
@@ -42,7 +43,7 @@ func TestDisconnectStopsCommand(t *testing.T) {
 					t.Error("it was not given time")
 				}
 			}
-			eventually(t, abandonedPatience+patience, "the command is ended", func() bool { return !alive(id) })
+			eventually.HoldsWithin(t, abandonedPatience+patience, "the command is ended", func() bool { return !alive(id) })
 			got, _ := os.ReadFile(mark)
 			if string(got) != tc.wantMark {
 				t.Errorf("it noted %q before its end, want %q", got, tc.wantMark)
@@ -57,7 +58,7 @@ func TestClosedSessionStopsOnlyItsCommand(t *testing.T) {
 	line, session := firstLine(t, client, "echo $$; exec sleep 60")
 	other := startedProcess(t, client, "echo $$; exec sleep 60")
 	_ = session.Close()
-	eventually(t, patience, "the command is ended", func() bool { return !alive(mustAtoi(t, line)) })
+	eventually.HoldsWithin(t, patience, "the command is ended", func() bool { return !alive(mustAtoi(t, line)) })
 	if !alive(other) {
 		t.Error("the command of another session was ended with it")
 	}
@@ -89,7 +90,7 @@ func TestNewLaunchStopsOldProcesses(t *testing.T) {
 	if !alive(own) {
 		t.Error("the second login of the new launch has ended its own process")
 	}
-	eventually(t, patience, "the worker logs it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
+	eventually.HoldsWithin(t, patience, "the worker logs it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
 }
 
 // Processes that start between the list and the signal are in no list.
@@ -108,7 +109,7 @@ func TestNewLaunchStopsForkingProcesses(t *testing.T) {
 		}
 		return count
 	}
-	eventually(t, patience, "all run", func() bool { return children() >= 4 })
+	eventually.HoldsWithin(t, patience, "all run", func() bool { return children() >= 4 })
 	// The login is answered before they are ended, the first command after.
 	if got := execute(t, worker.login(t, launchUser+"B"), "exit 6", ""); got.Status != 6 {
 		t.Errorf("exit status %d of the new launch, want 6", got.Status)
@@ -148,7 +149,7 @@ func TestWorkerStopsRanksFirst(t *testing.T) {
 			if took := time.Since(began); took < tc.wantAfter {
 				t.Errorf("the worker has ended after %s, before its grace of %s", took, tc.grace)
 			}
-			eventually(t, patience, "the rank has ended", func() bool { return !alive(id) })
+			eventually.HoldsWithin(t, patience, "the rank has ended", func() bool { return !alive(id) })
 			if got, _ := os.ReadFile(mark); string(got) != tc.wantMark {
 				t.Errorf("the rank noted %q before its end, want %q", got, tc.wantMark)
 			}
@@ -175,7 +176,7 @@ func TestOrphansAreReaped(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, patience, "no child of the worker is left, not even as a zombie", func() bool { return children() == 0 })
+	eventually.HoldsWithin(t, patience, "no child of the worker is left, not even as a zombie", func() bool { return children() == 0 })
 	if got := execute(t, client, "exit 5", ""); got.Status != 5 {
 		t.Errorf("exit status %d, want 5: another caller has waited for the command", got.Status)
 	}

@@ -132,11 +132,11 @@ func agentEnvironment(keys string, port int, more ...string) []string {
 func newKeys(t testing.TB) string {
 	t.Helper()
 	directory := t.TempDir()
-	client, err := sshkey.New(rand.Reader, sshkey.Ed25519)
+	client, err := sshkey.New(rand.Reader, sshkey.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := sshkey.New(rand.Reader, sshkey.Ed25519)
+	host, err := sshkey.New(rand.Reader, sshkey.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,16 +262,6 @@ func closeInTime(connection ssh.Conn) {
 		// Some tests measure the heap, and the timer would keep the connection there.
 		timer.Stop()
 	}()
-}
-
-// eventually waits for something that another process does.
-func eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-	}
 }
 
 func alive(id int) bool {

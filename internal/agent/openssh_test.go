@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // openSSH is a call of OpenSSH's client, with nothing of the machine's configuration.
@@ -86,8 +87,8 @@ func TestKilledOpenSSHLeavesNothing(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+	eventually.HoldsWithin(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 	_ = command.Process.Kill()
 	_ = command.Wait()
-	eventually(t, patience, "the command is ended", func() bool { return !alive(mustAtoi(t, stdout.String())) })
+	eventually.HoldsWithin(t, patience, "the command is ended", func() bool { return !alive(mustAtoi(t, stdout.String())) })
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func portCheckGate(t testing.TB, ports mpi.Ports, launcherHasRanks bool) *gate {
@@ -282,7 +283,7 @@ func TestOneOpenPortForEachConnection(t *testing.T) {
 		t.Error("the first port is still open")
 	}
 	_ = client.Close()
-	eventually(t, patience, "the port closes with the connection", func() bool { return !isOpen(second.Port) })
+	eventually.HoldsWithin(t, patience, "the port closes with the connection", func() bool { return !isOpen(second.Port) })
 }
 
 func TestWorkerRefusesOtherRequests(t *testing.T) {

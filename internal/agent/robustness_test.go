@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // localWorker is a worker inside the test, whose goroutines can be counted. Its
@@ -237,7 +238,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	for range maxLogins {
 		connections = append(connections, worker.dial(t))
 	}
-	eventually(t, handshakeTimeout+patience, "they are thrown out", func() bool { return allClosed(connections) })
+	eventually.HoldsWithin(t, handshakeTimeout+patience, "they are thrown out", func() bool { return allClosed(connections) })
 	for _, connection := range connections {
 		_ = connection.Close()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestRSHRunsCommands(t *testing.T) {
@@ -99,7 +100,7 @@ func TestRSHForwardsSignals(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the command runs", func() bool { return stdout.String() != "" })
+	eventually.HoldsWithin(t, patience, "the command runs", func() bool { return stdout.String() != "" })
 	_ = command.Process.Signal(syscall.SIGTERM)
 	_ = command.Wait()
 	if code := command.ProcessState.ExitCode(); code != 7 {
@@ -222,7 +223,7 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+			eventually.HoldsWithin(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 			_ = worker.command.Process.Signal(tc.signal)
 			defer time.AfterFunc(tc.wantWithin, cancel).Stop()
 			_ = command.Wait()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestWorkerRunsCommands(t *testing.T) {
@@ -89,7 +91,7 @@ func TestWorkerForwardsSignals(t *testing.T) {
 		if err := session.Signal(ssh.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "the child has ended", func() bool { return !alive(mustAtoi(t, child)) })
+		eventually.HoldsWithin(t, patience, "the child has ended", func() bool { return !alive(mustAtoi(t, child)) })
 		_ = session.Wait()
 	})
 }
@@ -124,7 +126,7 @@ func TestChildrenIgnoreNoSignals(t *testing.T) {
 		if err := session.Signal(ssh.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "the command has ended", func() bool { return !alive(mustAtoi(t, line)) })
+		eventually.HoldsWithin(t, patience, "the command has ended", func() bool { return !alive(mustAtoi(t, line)) })
 	})
 }
 

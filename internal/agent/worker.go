@@ -43,6 +43,7 @@ type Worker struct {
 func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
 	worker := &Worker{log: log, processes: newProcesses(), logins: newLogins(), connections: map[ssh.Conn]bool{}}
 	worker.config = &ssh.ServerConfig{
+		Config:        algorithms(),
 		ServerVersion: "SSH-2.0-Trireme",
 		MaxAuthTries:  3,
 		PublicKeyCallback: func(_ ssh.ConnMetadata, offered ssh.PublicKey) (*ssh.Permissions, error) {

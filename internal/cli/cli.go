@@ -2,6 +2,7 @@
 
 // Package cli implements the command line odh, one file per command. It reads jobs,
 // their pods and their events, and writes only jobs: the operator writes the rest.
+// The exception is namespace prepare, for cluster administrators.
 package cli
 
 import (
@@ -29,7 +30,7 @@ func Main(arguments []string) int {
 }
 
 // impliedArguments returns the arguments that follow from the name of the program: kubectl
-// runs kubectl_complete-odh for completions, and oc runs oc_complete-odh.
+// runs kubectl_complete-trireme for completions, and oc runs oc_complete-trireme.
 func impliedArguments(program string) []string {
 	if name := filepath.Base(program); strings.HasPrefix(name, "kubectl_complete-") || strings.HasPrefix(name, "oc_complete-") {
 		return []string{cobra.ShellCompRequestCmd}
@@ -37,16 +38,15 @@ func impliedArguments(program string) []string {
 	return nil
 }
 
-// programName returns what the user typed: a plugin is run by kubectl or oc.
+// programName returns what the user typed: kubectl runs kubectl-trireme as kubectl trireme.
 func programName(program string) string {
-	switch name := filepath.Base(program); {
-	case strings.HasPrefix(name, "kubectl-"):
-		return "kubectl odh"
-	case strings.HasPrefix(name, "oc-"):
-		return "oc odh"
-	default:
-		return "odh"
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
+	for _, host := range []string{"kubectl", "oc"} {
+		if plugin, found := strings.CutPrefix(name, host+"-"); found {
+			return host + " " + plugin
+		}
 	}
+	return "odh"
 }
 
 // run runs one command line.
@@ -100,6 +100,7 @@ odh uses your kubectl configuration (kubeconfig, context, namespace).`,
 	root.AddCommand(newDiagnoseCommand(env, nil))
 	root.AddCommand(newPreflightCommand(env))
 	root.AddCommand(newRuntimeCommand(env))
+	root.AddCommand(newNamespaceCommand(env))
 	root.AddCommand(newMigrateCommand(env))
 	root.AddCommand(newTopCommand(env))
 	root.AddCommand(newServerCommand(env))

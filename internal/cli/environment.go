@@ -31,7 +31,7 @@ type environment struct {
 	genericiooptions.IOStreams
 	// output is the writer behind Out.
 	output *output
-	// calledAs is what the user typed: odh, kubectl odh or oc odh.
+	// calledAs is what the user typed: odh, kubectl trireme or oc trireme.
 	calledAs string
 	config   *genericclioptions.ConfigFlags
 	clock    clock.PassiveClock

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
 // newRuntimeCommand is `odh runtime`.
@@ -145,22 +146,15 @@ func runtimeObjects(runtimes []runtimeObject) (runtime.Object, error) {
 // runtimeNamed finds a runtime by name. A runtime of the namespace takes precedence, as
 // with create, unless kind is set.
 func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*runtimeObject, error) {
-	namespaceRuntime, clusterRuntime := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
-	wanted := func(runtimeKind v2alpha1.RuntimeKind) bool {
-		return kind == "" || strings.EqualFold(kind, string(runtimeKind))
-	}
 	var readErr error
-	if wanted(v2alpha1.RuntimeKindNamespaced) {
-		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, namespaceRuntime)
-		if err == nil {
-			return &runtimeObject{namespaceRuntime, v2alpha1.RuntimeKindNamespaced, &namespaceRuntime.Spec}, nil
+	for _, runtimeKind := range []v2alpha1.RuntimeKind{v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster} {
+		if kind != "" && !strings.EqualFold(kind, string(runtimeKind)) {
+			continue
 		}
-		readErr = client.IgnoreNotFound(err)
-	}
-	if wanted(v2alpha1.RuntimeKindCluster) {
-		err := api.Get(ctx, client.ObjectKey{Name: name}, clusterRuntime)
+		key, object, spec := jobview.RuntimeToRead(namespace, v2alpha1.RuntimeRef{Kind: runtimeKind, Name: name})
+		err := api.Get(ctx, key, object)
 		if err == nil {
-			return &runtimeObject{clusterRuntime, v2alpha1.RuntimeKindCluster, &clusterRuntime.Spec}, nil
+			return &runtimeObject{object, runtimeKind, spec}, nil
 		}
 		readErr = cmp.Or(readErr, client.IgnoreNotFound(err))
 	}

@@ -3,6 +3,9 @@
 package initializer
 
 import (
+	"crypto/fips140"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -77,5 +80,18 @@ func TestSizes(t *testing.T) {
 		if got := size(bytes); got != want {
 			t.Errorf("%d is %s, want %s", bytes, got, want)
 		}
+	}
+}
+
+// Storage publishes MD5 and SHA-1 sums, also to programs in FIPS mode.
+func TestChecksumsInFIPSMode(t *testing.T) {
+	if fips140.Enabled() {
+		t.Skip("the tests themselves run in FIPS mode")
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChecksums$", "-test.v")
+	again.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	output, err := again.CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "--- PASS: TestChecksums/MD5") {
+		t.Errorf("in FIPS mode: %v\n%s", err, output)
 	}
 }

@@ -192,6 +192,9 @@ func (jg *jobGauges) each(visit func(namespace string, previous diagnosis.Previo
 		return err
 	}
 	for _, object := range jg.kind.items(list) {
+		if jg.kind.isForeign(object) {
+			continue
+		}
 		visit(object.GetNamespace(), jg.kind.previous(object))
 	}
 	return nil

@@ -30,6 +30,10 @@ type kind interface {
 	previous(object client.Object) diagnosis.Previous
 	// isForeign reports whether another operator runs the job.
 	isForeign(object client.Object) bool
+	// mayBeUnrecorded reports whether the status does not say who started a foreign job.
+	mayBeUnrecorded(object client.Object) bool
+	// lacksName reports whether the job must name Trireme as its controller, and does not.
+	lacksName(object client.Object) bool
 	// setStatus writes a verdict into an object.
 	setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 	// items are the jobs of a list.
@@ -50,7 +54,10 @@ type kind interface {
 }
 
 // mpiJobs is the kind MPIJob.
-type mpiJobs struct{ defaults job.Defaults }
+type mpiJobs struct {
+	defaults job.Defaults
+	share    job.Share
+}
 
 func (mpiJobs) name() job.Kind       { return job.KindMPIJob }
 func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
@@ -65,16 +72,17 @@ func (mpiJobs) previous(object client.Object) diagnosis.Previous {
 	return diagnosis.FromMPIJob(object.(*v2beta1.MPIJob))
 }
 
-// isForeign also reports jobs that mpi-operator has started: those have conditions and no
-// phase.
-func (mpiJobs) isForeign(object client.Object) bool {
-	mpiJob := object.(*v2beta1.MPIJob)
-	return mpiJob.Status.Phase == "" && len(mpiJob.Status.Conditions) > 0 || isManagedByOther(mpiJob.Spec.RunPolicy.ManagedBy, v2beta1.ManagedByMPIOperator)
+func (mj mpiJobs) isForeign(object client.Object) bool {
+	return !mj.share.Runs(object.(*v2beta1.MPIJob))
 }
 
-// isManagedByOther reports whether managedBy names another controller than own.
-func isManagedByOther(managedBy *string, own string) bool {
-	return managedBy != nil && *managedBy != "" && *managedBy != own
+func (mpiJobs) mayBeUnrecorded(object client.Object) bool {
+	mpiJob := object.(*v2beta1.MPIJob)
+	return mpiJob.Spec.RunPolicy.ManagedBy == nil && len(mpiJob.Status.Conditions) == 0
+}
+
+func (mj mpiJobs) lacksName(object client.Object) bool {
+	return mj.share.NamesStarted(object.(*v2beta1.MPIJob))
 }
 
 func (mpiJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
@@ -163,8 +171,14 @@ func (trainJobs) previous(object client.Object) diagnosis.Previous {
 }
 
 func (trainJobs) isForeign(object client.Object) bool {
-	return isManagedByOther(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
+	managedBy := ptr.Deref(object.(*v2alpha1.TrainJob).Spec.ManagedBy, "")
+	return managedBy != "" && managedBy != v2alpha1.ManagedByTrainJobController
 }
+
+func (trainJobs) mayBeUnrecorded(client.Object) bool { return false }
+
+// lacksName is false: no other operator serves TrainJobs.
+func (trainJobs) lacksName(client.Object) bool { return false }
 
 func (trainJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
 	verdict.TrainJobStatus(j, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)

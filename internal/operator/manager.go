@@ -99,7 +99,7 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	if err := addReconcilers(manager, options.Config, audit, metrics.Registry); err != nil {
 		return nil, err
 	}
-	handlers := admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(),
+	handlers := admission.Handlers(validation.NewRules(options.Config, onOpenShift), options.Config.MPIJobs.Manage, manager.GetCache(),
 		liveAPI{manager.GetAPIReader(), manager.GetClient()}, manager.GetScheme(), audit, settings.ClientCAFile != "")
 	serving := &webhooks{
 		manager:   manager,
@@ -139,8 +139,7 @@ func NewForNamespace(connection *rest.Config, options Options, namespace string)
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=events,verbs=create;patch
 
 const (
-	// leaseName is the Lease of the leader election. It differs from the name of the
-	// ConfigMap, because kustomize would add a hash to it in the role.
+	// leaseName is the Lease of the leader election.
 	leaseName = "trireme-leader"
 	// shutdownTimeout is how long running reconciles may take to finish. With the three
 	// seconds before it, it fits into the grace period of 30 seconds.

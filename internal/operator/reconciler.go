@@ -76,10 +76,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.releaseAll(ctx, request.NamespacedName)
 	}
 	object = r.memory.writes.newest(writtenKey{job: object.GetUID()}, object)
-	if r.kind.isForeign(object) {
-		return ctrl.Result{}, nil
+	if ours, err := r.runs(ctx, object); err != nil || !ours {
+		return ctrl.Result{}, err
+	}
+	// A job that looks foreign and is ours gets its name once it has a status.
+	isUnnamed := r.kind.isForeign(object)
+	if r.kind.lacksName(object) {
+		object = r.writeName(ctx, object)
+		isUnnamed = r.kind.lacksName(object)
 	}
 	result, err := r.reconcileObject(ctx, object)
+	if isUnnamed && (result.RequeueAfter == 0 || result.RequeueAfter > namingPause) {
+		result.RequeueAfter = namingPause
+	}
 	if apierrors.IsConflict(err) {
 		// Another client has updated the job. The cache shows it soon.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil

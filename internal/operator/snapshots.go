@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;delete
@@ -119,17 +120,7 @@ func (s *snapshots) choiceOf(uid types.UID) string {
 // after a change of the runtime uses the change. A runtime that is being deleted counts
 // as missing.
 func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
-	var object client.Object
-	var spec *v2alpha1.TrainingRuntimeSpec
-	key := client.ObjectKey{Name: trainJob.Spec.RuntimeRef.Name}
-	if trainJob.Spec.RuntimeRef.Kind == v2alpha1.RuntimeKindNamespaced {
-		key.Namespace = trainJob.Namespace
-		found := &v2alpha1.TrainingRuntime{}
-		object, spec = found, &found.Spec
-	} else {
-		found := &v2alpha1.ClusterTrainingRuntime{}
-		object, spec = found, &found.Spec
-	}
+	key, object, spec := jobview.RuntimeToRead(trainJob.Namespace, trainJob.Spec.RuntimeRef)
 	if err := s.live.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("read the job's runtime: %w", err)
 	}

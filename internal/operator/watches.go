@@ -173,7 +173,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 		Restart: time.Duration(parts.Settings.Failures.RestartSeconds) * time.Second,
 	}
 	runtimes := newSnapshots(parts)
-	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, runtimes, defaults, cluster}}
+	kinds := []kind{mpiJobs{defaults, parts.Settings.MPIJobs.Manage}, trainJobs{parts.Client, runtimes, defaults, cluster}}
 	for i, kind := range kinds {
 		reporter, err := newReporter(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {

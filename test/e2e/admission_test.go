@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestJobsAreJudged(t *testing.T) {
@@ -16,7 +18,7 @@ func TestJobsAreJudged(t *testing.T) {
 	kubectl(t, "label namespace judged pod-security.kubernetes.io/enforce=restricted")
 	kubectl(t, "apply -n judged -f test/manifests/mpijob/simple-mpijob.yaml")
 	kubectl(t, "apply -n judged -f test/manifests/mpijob/volcano-scheduling.yaml")
-	kubectl(t, "apply -f config/runtimes")
+	kubectl(t, "apply -f charts/trireme/files/runtimes")
 	if jobs := kubectl(t, "get training -n judged"); !strings.Contains(jobs, "mpijob.kubeflow.org/simple-mpijob") {
 		t.Errorf("kubectl get training does not show the job:\n%s", jobs)
 	}
@@ -24,7 +26,7 @@ func TestJobsAreJudged(t *testing.T) {
 		`The MPIJob "simple-mpijob" is invalid: spec.slotsPerWorker: Forbidden: field is immutable`)
 	kubectl(t, "delete mpijob simple-mpijob -n judged")
 
-	eventually(t, "the audit", func() error {
+	eventually.Succeeds(t, "the audit", func() error {
 		verbs := audited(t, "simple-mpijob")
 		for _, want := range []string{"create allowed", "update refused", "delete allowed"} {
 			if !strings.Contains(strings.Join(verbs, ", "), want) {
@@ -75,7 +77,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 	kubectl(t, "scale deployment/trireme-operator -n trireme-system --replicas=1")
 	kubectl(t, "rollout status deployment/trireme-operator -n trireme-system --timeout=120s")
-	eventually(t, "the job is accepted", func() error {
+	eventually.Succeeds(t, "the job is accepted", func() error {
 		output, err := shell("bin/cluster kubectl apply -n unanswered -f test/manifests/mpijob/intel-mpi-job.yaml")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, output)

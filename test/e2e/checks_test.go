@@ -24,6 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // changed is a job whose image, or what its workers ask for, is another.
@@ -50,7 +51,7 @@ func (job *theJob) kindName() string {
 	return "trainjob"
 }
 
-const localImage = "trireme.local/openmpi:5"
+var localImage = testImage("openmpi:5")
 
 func quotaOfPods(namespace, pods string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}, Spec: corev1.ResourceQuotaSpec{
@@ -65,7 +66,7 @@ func createQuota(t *testing.T, api client.Client, quota *corev1.ResourceQuota) {
 	if err := api.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the quota counts", func() error {
+	eventually.Succeeds(t, "the quota counts", func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}
@@ -77,6 +78,7 @@ func createQuota(t *testing.T, api client.Client, quota *corev1.ResourceQuota) {
 }
 
 func TestDiagnoseAJobThatRuns(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		api, namespace := newNamespace(t)
 		// Policies are not enforced here, but found.
@@ -101,6 +103,7 @@ func TestDiagnoseAJobThatRuns(t *testing.T) {
 }
 
 func TestDiagnoseAWrongImage(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		job := submit(t, changed(object, "trireme.local/nothing:1", "10m"))
 		job.until("its pods say so", time.Minute, func(progress training.Progress) bool {
@@ -120,6 +123,7 @@ func TestDiagnoseAWrongImage(t *testing.T) {
 }
 
 func TestDiagnoseAJobThatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		job := submit(t, changed(object, localImage, "1000"))
 		job.until("its pods are there", time.Minute, func(progress training.Progress) bool { return len(progress.WorkerPodStatuses) == 2 })
@@ -130,6 +134,7 @@ func TestDiagnoseAJobThatIsTooLarge(t *testing.T) {
 
 // A quota that came after the job was accepted.
 func TestDiagnoseAJobOverQuota(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		setSuspend(true)(object)
 		job := submit(t, object)
@@ -152,6 +157,7 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 
 // Whoever may only look is told what was not looked at.
 func TestDiagnoseWithFewRights(t *testing.T) {
+	t.Parallel()
 	job := submit(t, changed(implementations[1].trainJob(2, allreduce), "trireme.local/nothing:1", "10m"))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.namespace, Name: "alice"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "trainjob-viewer"},
@@ -163,7 +169,7 @@ func TestDiagnoseWithFewRights(t *testing.T) {
 	job.until("its pods say so", time.Minute, func(progress training.Progress) bool {
 		return len(progress.WorkerPodStatuses) > 0 && strings.Contains(progress.WorkerPodStatuses[0].Reason, "Pull")
 	})
-	eventually(t, "alice may look", func() error {
+	eventually.Succeeds(t, "alice may look", func() error {
 		_, err := shell("bin/cluster kubectl auth can-i get trainjobs --as alice -n " + job.namespace)
 		return err
 	})
@@ -201,7 +207,7 @@ func fileOf(t *testing.T, object client.Object) string {
 // the image is there.
 func untilOnANode(t *testing.T, api client.Client, image string) {
 	t.Helper()
-	eventually(t, "a node has "+image, func() error {
+	eventually.Succeeds(t, "a node has "+image, func() error {
 		var nodes corev1.NodeList
 		if err := api.List(t.Context(), &nodes); err != nil {
 			return err
@@ -216,6 +222,7 @@ func untilOnANode(t *testing.T, api client.Client, image string) {
 }
 
 func TestPreflight(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		api, namespace := newNamespace(t)
 		file := fileOf(t, object)
@@ -226,7 +233,7 @@ func TestPreflight(t *testing.T) {
 		contains(t, stdout, "fail       Permissions", "You may not create")
 
 		createQuota(t, api, quotaOfPods(namespace, "2"))
-		eventually(t, "admission knows the quota", func() error {
+		eventually.Succeeds(t, "admission knows the quota", func() error {
 			_, err := shell("! bin/cluster kubectl create --dry-run=server -n " + namespace + " -f " + file + " >/dev/null 2>&1")
 			return err
 		})
@@ -250,8 +257,9 @@ func TestPreflight(t *testing.T) {
 }
 
 func TestRuntimes(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
-	stdout, _ := odh(t, 0, namespace, "runtime", "validate", "config/runtimes/mpi-openmpi-cpu.yaml", "config/samples/trainingruntime.yaml")
+	stdout, _ := odh(t, 0, namespace, "runtime", "validate", "charts/trireme/files/runtimes/mpi-openmpi-cpu.yaml", "config/samples/trainingruntime.yaml")
 	contains(t, stdout, "ClusterTrainingRuntime mpi-openmpi-cpu: ok", "0 errors")
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte("apiVersion: kubeflow.org/v2alpha1\nkind: TrainingRuntime\nmetadata:\n  name: a\nspec:\n  slots: 4\n"), 0o644); err != nil {
@@ -267,7 +275,7 @@ func TestRuntimes(t *testing.T) {
 	contains(t, stdout, "mpi-openmpi-cpu", "cluster", "OpenMPI", "runtime", "namespace "+namespace, "MPICH")
 
 	small := []string{"--cpu", "10m", "--memory", "64Mi"}
-	for runtime, image := range map[string]string{"mpi-openmpi-cpu": localImage, "mpi-intel-cpu": "trireme.local/intelmpi:2021", "runtime": "trireme.local/mpich:4"} {
+	for runtime, image := range map[string]string{"mpi-openmpi-cpu": localImage, "mpi-intel-cpu": testImage("intelmpi:2021"), "runtime": testImage("mpich:4")} {
 		stdout, stderr := odh(t, 0, namespace, append([]string{"runtime", "test", runtime, "--image", image}, small...)...)
 		contains(t, stdout, "ok    pods scheduled", "ok    image pulled", "ok    workers reached", "ok    ranks started", "ok    every rank answered")
 		contains(t, stderr, "The runtime works.")
@@ -284,6 +292,7 @@ func TestRuntimes(t *testing.T) {
 
 // Ctrl-C while a runtime is tried out leaves nothing behind.
 func TestRuntimeTestIsInterrupted(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	command, _, stderr := odhCommand(t, namespace, "runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--cpu", "10m", "--memory", "64Mi")
 	if err := command.Start(); err != nil {
@@ -296,7 +305,7 @@ func TestRuntimeTestIsInterrupted(t *testing.T) {
 		}
 		return len(found.Items)
 	}
-	eventually(t, "the job is there", func() error {
+	eventually.Succeeds(t, "the job is there", func() error {
 		if jobs() == 0 {
 			return os.ErrNotExist
 		}

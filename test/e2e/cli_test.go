@@ -21,6 +21,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // buildOdh builds the command line once.
@@ -53,7 +54,7 @@ func (printed *printed) String() string {
 // waitFor waits until a text is among it.
 func (printed *printed) waitFor(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, "it prints "+text, func() error {
+	eventually.Succeeds(t, "it prints "+text, func() error {
 		if said := printed.String(); !strings.Contains(said, text) {
 			return fmt.Errorf("it has printed %q", said)
 		}
@@ -112,9 +113,10 @@ func contains(t *testing.T, text string, parts ...string) {
 }
 
 // smallTrainJob are the flags of a job that fits beside others.
-var smallTrainJob = []string{"--runtime", "mpi-openmpi-cpu", "--nodes", "2", "--slots", "1", "--image", "trireme.local/openmpi:5", "--cpu", "10m", "--memory", "64Mi"}
+var smallTrainJob = []string{"--runtime", "mpi-openmpi-cpu", "--nodes", "2", "--slots", "1", "--image", testImage("openmpi:5"), "--cpu", "10m", "--memory", "64Mi"}
 
 func TestOdhFollowsARealJob(t *testing.T) {
+	t.Parallel()
 	_, namespace := newNamespace(t)
 	stdout, stderr := odh(t, 0, namespace, append(append([]string{"training", "create", "trainjob", "hello"}, smallTrainJob...),
 		"--follow", "--timeout", "3m", "--", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK is here; sleep 1")...)
@@ -125,7 +127,7 @@ func TestOdhFollowsARealJob(t *testing.T) {
 	contains(t, stderr, "Submitted", "Scheduled", "trainjob/hello Succeeded after", "WorkersReached", "Finished")
 
 	// Events are told after the status is, and not by the same request.
-	eventually(t, "the operator has told of the end", func() error {
+	eventually.Succeeds(t, "the operator has told of the end", func() error {
 		if stdout, _ = odh(t, 0, namespace, "trainjob", "describe", "hello"); !strings.Contains(stdout, "JobSucceeded") {
 			return errors.New(stdout)
 		}
@@ -133,7 +135,7 @@ func TestOdhFollowsARealJob(t *testing.T) {
 	})
 	contains(t, stdout, "State:     Succeeded after", "Timeline:", "Finished", "Pods:", "launcher", "worker 0", "worker 1", "Resources:", "Events:", "JobSucceeded")
 	stdout, _ = odh(t, 0, namespace, "training", "list", "-o", "wide")
-	contains(t, stdout, "hello", "TrainJob", "Succeeded", "OpenMPI", "mpi-openmpi-cpu", "trireme.local/openmpi:5")
+	contains(t, stdout, "hello", "TrainJob", "Succeeded", "OpenMPI", "mpi-openmpi-cpu", testImage("openmpi:5"))
 	odh(t, 0, namespace, "trainjob", "wait", "hello")
 	odh(t, 0, namespace, "trainjob", "delete", "hello")
 	wantNoPods(t, namespace)
@@ -155,12 +157,13 @@ func wantNoPods(t *testing.T, namespace string) {
 }
 
 func TestOdhTellsOfAFailure(t *testing.T) {
+	t.Parallel()
 	_, namespace := newNamespace(t)
 	fails := append(append([]string{"trainjob", "create", "fails"}, smallTrainJob...), "--follow", "--", "sh", "-c", "echo something is wrong; exit 3")
 	stdout, stderr := odh(t, 6, namespace, fails...)
 	contains(t, stdout, "something is wrong")
 	contains(t, stderr, "trainjob/fails Failed", "Error: trainjob/fails failed", "Reason: TrainingError", "Details: ", "Suggestions:", "1. ", "Documentation: ")
-	_, stderr = odh(t, 6, namespace, "mpijob", "create", "fails-too", "--image", "trireme.local/openmpi:5", "--cpu", "10m", "--memory", "64Mi", "--mpi", "OpenMPI", "--backoff-limit", "0", "--wait", "--", "false")
+	_, stderr = odh(t, 6, namespace, "mpijob", "create", "fails-too", "--image", testImage("openmpi:5"), "--cpu", "10m", "--memory", "64Mi", "--mpi", "OpenMPI", "--backoff-limit", "0", "--wait", "--", "false")
 	contains(t, stderr, "Error: mpijob/fails-too failed", "Reason: TrainingError")
 	odh(t, 6, namespace, "trainjob", "wait", "fails")
 	stdout, _ = odh(t, 0, namespace, "trainjob", "describe", "fails")
@@ -169,6 +172,7 @@ func TestOdhTellsOfAFailure(t *testing.T) {
 
 // Ctrl-C leaves the job alone, and says how to come back to it.
 func TestOdhDetaches(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	command, stdout, stderr := odhCommand(t, namespace, append(append([]string{"trainjob", "create", "long"}, smallTrainJob...),
 		"--follow", "--", "sh", "-c", "echo it runs; sleep 600")...)
@@ -201,18 +205,19 @@ func TestOdhDetaches(t *testing.T) {
 
 // A job that the quota has no room for is not created, and the exit code says why.
 func TestOdhAndQuota(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("1")}}}
 	createQuota(t, api, quota)
-	eventually(t, "admission knows the quota", func() error {
-		command, _, stderr := odhCommand(t, namespace, "mpijob", "create", "large", "--image", "trireme.local/openmpi:5", "--cpu", "2", "--dry-run=server", "--", "true")
+	eventually.Succeeds(t, "admission knows the quota", func() error {
+		command, _, stderr := odhCommand(t, namespace, "mpijob", "create", "large", "--image", testImage("openmpi:5"), "--cpu", "2", "--dry-run=server", "--", "true")
 		if _ = command.Run(); command.ProcessState.ExitCode() != 5 {
 			return errors.New(stderr.String())
 		}
 		return nil
 	})
-	_, stderr := odh(t, 5, namespace, "mpijob", "create", "large", "--image", "trireme.local/openmpi:5", "--cpu", "2", "--", "true")
+	_, stderr := odh(t, 5, namespace, "mpijob", "create", "large", "--image", testImage("openmpi:5"), "--cpu", "2", "--", "true")
 	contains(t, stderr, "Error: ", "Reason: ResourceQuotaExceeded", "Details: ", "Suggestions:")
 	odh(t, 3, namespace, "mpijob", "get", "large")
 }

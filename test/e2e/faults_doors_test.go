@@ -247,6 +247,7 @@ func (border *border) tryTokens(t *testing.T) {
 // signingKey is what the cluster signs the tokens of service accounts with.
 func (border *border) signingKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
+	needsLocalCluster(t, "tokens are signed with the key of the API server")
 	content, err := shell(`eval "$(bin/cluster env)" && cat "$(dirname "$KUBECONFIG")/pki/service-account.key"`)
 	if err != nil {
 		t.Fatal(err)
@@ -335,6 +336,7 @@ func operatorMetrics(authority, address string) string {
 // podAddresses are those of the pods of the operator, or of the server.
 func podAddresses(t *testing.T, component string) []string {
 	t.Helper()
+	needsLocalCluster(t, "pods are called from this machine")
 	found := strings.Fields(kubectl(t, "get pods -n trireme-system -l app.kubernetes.io/component="+component+" -o jsonpath='{.items[*].status.podIP}'"))
 	if len(found) == 0 {
 		t.Fatalf("the %s has no pods", component)

@@ -31,6 +31,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // whatIsKilled are what a job needs, in turn. All but the operator are processes of
@@ -48,6 +49,7 @@ const recovery = 3 * time.Minute
 // Whatever is killed, and whatever a job does at that moment, the job ends, and says
 // the truth about its end. What has gone well is not done twice.
 func TestKilledWithoutWarning(t *testing.T) {
+	needsLocalCluster(t, "components of the cluster are killed")
 	killed := whatIsKilled
 	if !isThorough() {
 		killed = killed[:2]
@@ -128,7 +130,7 @@ func newStage(t *testing.T) *stage {
 	if err := api.Create(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the volume is there", func() error {
+	eventually.Succeeds(t, "the volume is there", func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(volume), volume); err != nil {
 			return err
 		}
@@ -313,7 +315,7 @@ func leaderPod(t *testing.T) string {
 // operator leads and webhooks are answered.
 func waitUntilWell(t *testing.T) {
 	t.Helper()
-	within(t, recovery, "the cluster is well", func() error {
+	eventually.SucceedsWithin(t, recovery, "the cluster is well", func() error {
 		for _, line := range []string{
 			"bin/cluster status",
 			"bin/cluster kubectl rollout status --timeout=1s --namespace trireme-system deployment/trireme-operator",
@@ -332,18 +334,6 @@ func waitUntilWell(t *testing.T) {
 		}
 		return answersAdmission(t)
 	})
-}
-
-// within tries until something holds.
-func within(t *testing.T, patience time.Duration, what string, holds func() error) {
-	t.Helper()
-	begin := time.Now()
-	for err := holds(); err != nil; err = holds() {
-		if time.Since(begin) > patience {
-			t.Fatalf("%s: not after %s: %v", what, patience, err)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
 }
 
 // answersAdmission asks often enough that every replica is asked.
@@ -395,7 +385,7 @@ func (job *actor) wantTruth(at moment, hasLog bool) {
 // wantClean waits until nothing is left but the launcher's pod, which has the log.
 func (job *actor) wantClean(at moment) {
 	job.t.Helper()
-	within(job.t, recovery, fmt.Sprintf("when %s: workers and keys of %s are gone, the launcher's pod stays", at, job.object.GetName()), func() error {
+	eventually.SucceedsWithin(job.t, recovery, fmt.Sprintf("when %s: workers and keys of %s are gone, the launcher's pod stays", at, job.object.GetName()), func() error {
 		var secrets corev1.SecretList
 		if err := job.client.List(job.t.Context(), &secrets, client.InNamespace(job.namespace), client.MatchingLabels{training.LabelJobName: job.object.GetName()}); err != nil {
 			return err
@@ -411,7 +401,7 @@ func (job *actor) wantClean(at moment) {
 // wantOwners fails if something is left that nobody owns, or whose owner is gone.
 func (stage *stage) wantOwners() {
 	stage.t.Helper()
-	within(stage.t, recovery, "all that is left has an owner", func() error {
+	eventually.SucceedsWithin(stage.t, recovery, "all that is left has an owner", func() error {
 		there := map[types.UID]bool{}
 		var found []unstructured.Unstructured
 		for _, kind := range []struct{ version, kind string }{

@@ -151,9 +151,9 @@ func (crowd *crowd) comeAndGo(batch, size int) {
 		}
 		name := fmt.Sprintf("batch-%d-%d", batch, i)
 		if i%2 == 0 {
-			jobs[i] = simulatedMPIJob(name, 2, run, small)
+			jobs[i] = simulatedMPIJob(name, 2, run, small())
 		} else {
-			jobs[i] = simulatedTrainJob(name, 2, run, small)
+			jobs[i] = simulatedTrainJob(name, 2, run, small())
 		}
 	}
 	crowd.submitAll(jobs)

@@ -25,6 +25,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
@@ -128,6 +129,7 @@ func (world *secretWorld) newSecret(name string) string {
 // Nothing that is secret is where it does not belong: not in logs of ours, events,
 // status, metrics, audit, nor in the files of workers; as it is, in base64, or in part.
 func TestPlantedSecretsStayWhereTheyAre(t *testing.T) {
+	t.Parallel()
 	world := &secretWorld{server: reachServer(t), ada: newUser(t), jobs: map[string]*theJob{}, value: map[string]string{}}
 	since := time.Now().Add(-2 * time.Second)
 	world.add(bearerToken, []byte(world.ada.token))
@@ -229,7 +231,7 @@ func (world *secretWorld) learnKeys(t *testing.T) {
 		}
 		secret := map[bool]string{true: name + "-ssh-key", false: name + "-ssh"}[strings.HasSuffix(name, "mpijob")]
 		var found corev1.Secret
-		eventually(t, name+" has its keys", func() error {
+		eventually.Succeeds(t, name+" has its keys", func() error {
 			return job.client.Get(t.Context(), client.ObjectKey{Namespace: job.namespace, Name: secret}, &found)
 		})
 		for field, what := range map[string]string{protocol.ClientKey: clientKey, protocol.HostKey: hostKey} {
@@ -325,7 +327,7 @@ func (world *secretWorld) untilEnded(t *testing.T) {
 	t.Helper()
 	for name, job := range world.jobs {
 		if name == fetches {
-			eventually(t, "its initializer tells what it does", func() error {
+			eventually.Succeeds(t, "its initializer tells what it does", func() error {
 				if output, err := shell(logsOf(job, name)); err != nil || output == "" {
 					return fmt.Errorf("%w: %q", err, output)
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // asIntruder is a client with the intruder's rights.
@@ -143,7 +144,7 @@ func strangerPod(name string) *corev1.Pod {
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: "stranger", Image: implementations[1].image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"sleep", "900"},
-			Resources:       corev1.ResourceRequirements{Requests: small},
+			Resources:       corev1.ResourceRequirements{Requests: small()},
 			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
 		}},
 	}}
@@ -152,6 +153,7 @@ func strangerPod(name string) *corev1.Pod {
 // Whoever has a pod of the name, or with the labels, of a job's does not get it counted
 // or deleted: it is left alone, and the job says what is in its way.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	create := func(object client.Object) {
 		t.Helper()
@@ -251,7 +253,7 @@ func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*co
 			left, foreign = append(left, pod), append(foreign, batch)
 		}
 	}
-	eventually(t, "the foreign Jobs have ended", func() error {
+	eventually.Succeeds(t, "the foreign Jobs have ended", func() error {
 		for _, batch := range foreign {
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(batch), batch); err != nil {
 				return err
@@ -273,7 +275,7 @@ func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*co
 		}
 	}
 	for _, job := range jobs {
-		eventually(t, "its own pods are gone", func() error {
+		eventually.Succeeds(t, "its own pods are gone", func() error {
 			for _, pod := range job.pods("") {
 				if !strings.HasPrefix(pod.Name, "forged") {
 					return fmt.Errorf("%s is there", pod.Name)
@@ -345,7 +347,7 @@ func (border *border) trySSH(t *testing.T) {
 
 // runInPod runs a script in a pod's first container.
 func runInPod(namespace, pod, script string) (string, error) {
-	command := exec.Command("bin/cluster", "kubectl", "exec", "-i", "-n", namespace, pod, "--", "bash", "-s")
+	command := exec.Command(clusterTool(), "kubectl", "exec", "-i", "-n", namespace, pod, "--", "bash", "-s")
 	command.Dir, command.Stdin = repository, strings.NewReader(script)
 	output, err := command.CombinedOutput()
 	return string(output), err

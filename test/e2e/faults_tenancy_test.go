@@ -31,6 +31,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // forLong is a program that is at work while others try to get at it. What it prints
@@ -106,7 +107,7 @@ func newBorder(t *testing.T) *border {
 func giveAllRights(t *testing.T, api client.Client, to user) {
 	t.Helper()
 	roles := []string{"admin"}
-	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.UserRoles(t) {
 		if document.GetKind() == "ClusterRole" {
 			roles = append(roles, document.GetName())
 		}
@@ -195,7 +196,7 @@ func withoutAges(answer string) string {
 func TestNobodyReachesIntoAnotherNamespace(t *testing.T) {
 	border := newBorder(t)
 	before := border.snapshot(t)
-	eventually(t, "nothing is new of the owner's", func() error {
+	eventually.Succeeds(t, "nothing is new of the owner's", func() error {
 		time.Sleep(time.Second)
 		last := before
 		if before = border.snapshot(t); !maps.Equal(before, last) {
@@ -451,7 +452,7 @@ func (border *border) tryKubectl(t *testing.T) {
 		"patch mpijob hidden-mpijob --subresource=status --type=merge -p {}", "create token hidden", "create configmap mine", "create rolebinding mine --clusterrole=admin --user=me",
 	}
 	for _, line := range lines {
-		code, output := border.runAs(t, "bin/cluster", "", append([]string{"kubectl", "--kubeconfig", border.kubeconfig, "--namespace", border.owner.namespace}, strings.Fields(line)...)...)
+		code, output := border.runAs(t, clusterTool(), "", append([]string{"kubectl", "--kubeconfig", border.kubeconfig, "--namespace", border.owner.namespace}, strings.Fields(line)...)...)
 		border.wantSilence(t, line, output)
 		if lower := strings.ToLower(output); code == 0 || !strings.Contains(lower, "forbidden") && !strings.Contains(lower, "metrics api not available") {
 			t.Errorf("kubectl %s: exit code %d\n%.1000s", line, code, output)
@@ -459,13 +460,13 @@ func (border *border) tryKubectl(t *testing.T) {
 	}
 	for _, line := range []string{"get mpijobs,trainjobs,secrets,pods -A", "logs deployment/trireme-server -n trireme-system", "logs deployment/trireme-operator -n trireme-system",
 		"get secrets -n trireme-system", "get mpijobs -n " + border.owner.namespace + " --as=" + border.owner.name, "get clustertrainingruntimes --as-group=system:masters --as=me", "get nodes", "get namespaces"} {
-		code, output := border.runAs(t, "bin/cluster", "", append([]string{"kubectl", "--kubeconfig", border.kubeconfig}, strings.Fields(line)...)...)
+		code, output := border.runAs(t, clusterTool(), "", append([]string{"kubectl", "--kubeconfig", border.kubeconfig}, strings.Fields(line)...)...)
 		border.wantSilence(t, line, output)
 		if code == 0 || !strings.Contains(strings.ToLower(output), "forbidden") {
 			t.Errorf("kubectl %s: exit code %d\n%.1000s", line, code, output)
 		}
 	}
-	if code, output := border.runAs(t, "bin/cluster", "", "kubectl", "--kubeconfig", border.kubeconfig, "get", "mpijobs,trainjobs,trainingruntimes,resourcequotas,secrets"); code != 0 {
+	if code, output := border.runAs(t, clusterTool(), "", "kubectl", "--kubeconfig", border.kubeconfig, "get", "mpijobs,trainjobs,trainingruntimes,resourcequotas,secrets"); code != 0 {
 		t.Errorf("in their own namespace the user may nothing: %s", output)
 	}
 }

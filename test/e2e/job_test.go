@@ -19,6 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // jobClient is a client that knows the job APIs.
@@ -60,7 +61,7 @@ func newNamespaceOf(t *testing.T, level string) (client.WithWatch, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = api.Delete(context.Background(), namespace) })
-	eventually(t, "service account", func() error {
+	eventually.Succeeds(t, "service account", func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: namespace.Name, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return api, namespace.Name
@@ -108,16 +109,19 @@ func runtimeFor(namespace string, mpi v2alpha1.MPIImplementation) *v2alpha1.Trai
 	}
 }
 
-var small = corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("64Mi")}
+// small is a map of its own for each job: what the API server answers is written into it.
+func small() corev1.ResourceList {
+	return corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("64Mi")}
+}
 
 // trainJob is a TrainJob that runs a Python program on workers with two slots.
 func (of implementation) trainJob(workers int32, program string) *v2alpha1.TrainJob {
 	return &v2alpha1.TrainJob{Spec: v2alpha1.TrainJobSpec{
 		Trainer: v2alpha1.Trainer{
 			NumNodes: &workers, SlotsPerWorker: new(int32(2)), Image: of.image, Command: []string{"python3", "-c", program},
-			ResourcesPerNode: &corev1.ResourceRequirements{Requests: small},
+			ResourcesPerNode: &corev1.ResourceRequirements{Requests: small()},
 		},
-		Launcher: &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: small}},
+		Launcher: &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: small()}},
 	}}
 }
 
@@ -247,7 +251,7 @@ func (job *theJob) log() string {
 
 func (job *theJob) waitForLog(text string) {
 	job.t.Helper()
-	eventually(job.t, "the launcher says "+text, func() error {
+	eventually.Succeeds(job.t, "the launcher says "+text, func() error {
 		if log := job.log(); !strings.Contains(log, text) {
 			return fmt.Errorf("it says: %s\n%s", log, job.describe())
 		}
@@ -263,7 +267,7 @@ func (job *theJob) describe() string {
 // change changes the job and writes it back.
 func (job *theJob) change(change func(client.Object)) {
 	job.t.Helper()
-	eventually(job.t, "the job is changed", func() error {
+	eventually.Succeeds(job.t, "the job is changed", func() error {
 		job.refresh()
 		change(job.object)
 		return job.client.Update(job.t.Context(), job.object)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,16 +15,27 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 const storageImage = "trireme.local/storage-server:e2e"
+
+// loadStorageServer builds the server's image once.
+var loadStorageServer = sync.OnceValue(func() error {
+	output, err := shell("CGO_ENABLED=0 go build -o bin/storage-server ./test/e2e/storageserver && bin/cluster image load bin/storage-server --as " + storageImage)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+})
 
 // serveStorage starts a server with a dataset and a model, and has its
 // credentials in a Secret.
 func serveStorage(t *testing.T, api client.Client, namespace string) {
 	t.Helper()
-	if output, err := shell("CGO_ENABLED=0 go build -o bin/storage-server ./test/e2e/storageserver && bin/cluster image load bin/storage-server --as " + storageImage); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	needsLocalCluster(t, "an image of a storage server is loaded into the node")
+	if err := loadStorageServer(); err != nil {
+		t.Fatal(err)
 	}
 	labels := map[string]string{"app": "storage"}
 	for _, object := range []client.Object{
@@ -54,7 +66,7 @@ func serveStorage(t *testing.T, api client.Client, namespace string) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the storage server runs", func() error {
+	eventually.Succeeds(t, "the storage server runs", func() error {
 		pod := &corev1.Pod{}
 		if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "storage"}, pod); err != nil || pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("%s %v", pod.Status.Phase, err)
@@ -69,6 +81,7 @@ func from(uri string) *v2alpha1.Source {
 
 // What the job starts from is there before any of its pods are.
 func TestInitializers(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	serveStorage(t, api, namespace)
 	trainJob := implementations[1].trainJob(2, `
@@ -104,6 +117,7 @@ print(f"rank {world.rank} found {found!r}", flush=True)
 
 // A source that is not there fails the job before it asks for nodes.
 func TestAnInitializerFails(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	serveStorage(t, api, namespace)
 	trainJob := implementations[1].trainJob(2, allreduce)

@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // setResources changes what a job asks for its workers.
@@ -50,6 +51,7 @@ func bothFail(t *testing.T, workers int32, program string, test func(t *testing.
 }
 
 func TestTheTrainingRaises(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, "from mpi4py import MPI\nraise ValueError('loss is nan')", func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		t.Log(job.fails(training.FailureTraining, "exit").FailureMessage)
@@ -63,6 +65,7 @@ func TestTheTrainingRaises(t *testing.T) {
 }
 
 func TestTheImageHasNoMPI(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, "", func(t *testing.T, object client.Object) {
 		command := []string{"mpiexec.hydra", "-n", "4", "hostname"}
 		switch object := object.(type) {
@@ -77,6 +80,7 @@ func TestTheImageHasNoMPI(t *testing.T) {
 }
 
 func TestTheWorkersHaveNoMPI(t *testing.T) {
+	t.Parallel()
 	mpiJob := failFast(implementations[1].job(2, ""))
 	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{"mpirun", "--prefix", "/nowhere", "-np", "4", "hostname"}
 	ended := submit(t, mpiJob).fails(training.FailureMPIInitialization, "could not start the MPI daemon", "train-worker-")
@@ -84,6 +88,7 @@ func TestTheWorkersHaveNoMPI(t *testing.T) {
 }
 
 func TestAWorkerRunsOutOfMemory(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, hungry, func(t *testing.T, object client.Object) {
 		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("200m"), "memory": resource.MustParse("160Mi")})
 		ended := submit(t, object).fails(training.FailureWorker, "orker 1", "memory")
@@ -92,6 +97,7 @@ func TestAWorkerRunsOutOfMemory(t *testing.T) {
 }
 
 func TestTheLauncherIsKilled(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
@@ -106,6 +112,7 @@ func TestTheLauncherIsKilled(t *testing.T) {
 }
 
 func TestSSHIsBlocked(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		setEnv(object, protocol.GateTimeoutVariable, "3s")
 		// A worker that listens on another port than it is called on is as good as blocked.
@@ -136,6 +143,7 @@ func submitBlocked(t *testing.T, object client.Object, change func(*corev1.PodTe
 }
 
 func TestAGangThatCannotFit(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("64Mi")})
 		api, namespace := newNamespace(t)
@@ -156,7 +164,7 @@ func TestAGangThatCannotFit(t *testing.T) {
 		ended := job.fails(training.FailureGangSchedulingTimeout,
 			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources", "Insufficient cpu")
 		t.Log(ended.FailureMessage)
-		eventually(t, "its pods are gone", func() error {
+		eventually.Succeeds(t, "its pods are gone", func() error {
 			if left := len(job.pods("")); left > 0 {
 				return fmt.Errorf("%d pods are left", left)
 			}
@@ -166,6 +174,7 @@ func TestAGangThatCannotFit(t *testing.T) {
 }
 
 func TestAnImageThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		switch object := object.(type) {
 		case *v2alpha1.TrainJob:
@@ -187,6 +196,7 @@ func TestAnImageThatIsNotThere(t *testing.T) {
 }
 
 func TestAWorkerCrashesAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	mpiJob := implementations[1].job(2, allreduce)
 	worker := mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]
 	worker.RestartPolicy = v2beta1.RestartPolicyOnFailure
@@ -215,6 +225,7 @@ func TestAWorkerCrashesAgainAndAgain(t *testing.T) {
 }
 
 func TestAWorkerIsEvicted(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
@@ -222,7 +233,7 @@ func TestAWorkerIsEvicted(t *testing.T) {
 		// take back what is written in its name.
 		job.until("its workers are ready", time.Minute, func(progress training.Progress) bool { return progress.ReadyWorkers == "2/2" })
 		var pod corev1.Pod
-		eventually(t, "a worker is evicted", func() error {
+		eventually.Succeeds(t, "a worker is evicted", func() error {
 			// As the kubelet of a node without memory writes it.
 			pod = job.pods(training.RoleWorker)[0]
 			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
@@ -234,6 +245,7 @@ func TestAWorkerIsEvicted(t *testing.T) {
 }
 
 func TestAWorkerIsDrained(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
@@ -248,6 +260,7 @@ END`, job.namespace, pod.Name)); err != nil {
 }
 
 func TestAWorkerIsDeleted(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
@@ -262,6 +275,7 @@ func TestAWorkerIsDeleted(t *testing.T) {
 // A run that hangs ends by its deadline, and says where it stood. The deadline is long
 // enough for pods to start on a busy machine.
 func TestARunThatHangs(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nprint('up', flush=True)\ntime.sleep(600)", func(t *testing.T, object client.Object) {
 		switch object := object.(type) {
 		case *v2alpha1.TrainJob:
@@ -272,7 +286,7 @@ func TestARunThatHangs(t *testing.T) {
 		job := submit(t, object)
 		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 30", "had reached all 2 workers", "kubectl logs")
 		t.Log(ended.FailureMessage)
-		eventually(t, "no pod runs", func() error {
+		eventually.Succeeds(t, "no pod runs", func() error {
 			for _, pod := range job.pods("") {
 				if pod.Status.Phase == corev1.PodRunning {
 					return fmt.Errorf("pod %s runs", pod.Name)

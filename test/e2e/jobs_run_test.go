@@ -19,10 +19,12 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // Every MPI, as either kind, from submit to finish.
 func TestJobsRun(t *testing.T) {
+	t.Parallel()
 	for _, implementation := range implementations {
 		t.Run(implementation.name+" as MPIJob", func(t *testing.T) {
 			wantSum(t, submit(t, implementation.job(2, allreduce)), "4 ranks on 2 hosts, sum 10")
@@ -59,7 +61,7 @@ func wantSum(t *testing.T, job *theJob, line string) {
 	if want := []training.TimelineStep{"Submitted", "Admitted", "Scheduled", "PodsReady", "WorkersReached", "FirstRankUp", "Finished"}; !slices.Equal(steps, want) {
 		t.Errorf("the timeline has %v, want %v", steps, want)
 	}
-	eventually(t, "workers and keys are gone, the launcher's pod stays", func() error {
+	eventually.Succeeds(t, "workers and keys are gone, the launcher's pod stays", func() error {
 		var secrets corev1.SecretList
 		if err := job.client.List(t.Context(), &secrets, client.InNamespace(job.namespace)); err != nil {
 			return err
@@ -74,6 +76,7 @@ func wantSum(t *testing.T, job *theJob, line string) {
 
 // The launcher runs ranks too.
 func TestTheLauncherIsAWorker(t *testing.T) {
+	t.Parallel()
 	for _, implementation := range someImplementations() {
 		t.Run(implementation.name, func(t *testing.T) {
 			mpiJob := implementation.job(2, allreduce)
@@ -90,6 +93,7 @@ func TestTheLauncherIsAWorker(t *testing.T) {
 
 // What mpi-operator's users find in their pods.
 func TestDiscoverHostsAndEnvironment(t *testing.T) {
+	t.Parallel()
 	mpiJob := implementations[0].job(2, allreduce)
 	mpiJob.Spec.LauncherCreationPolicy = v2beta1.LauncherCreationPolicyWaitForWorkersReady
 	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{
@@ -107,6 +111,7 @@ func TestDiscoverHostsAndEnvironment(t *testing.T) {
 
 // The program runs for long enough to be suspended before it ends by itself.
 func TestSuspendAndResume(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('all ranks are up', flush=True)\ntime.sleep(10)\nMPI.COMM_WORLD.Barrier()", func(t *testing.T, object client.Object) {
 		setSuspend(true)(object)
 		job := submit(t, object)
@@ -127,6 +132,7 @@ func TestSuspendAndResume(t *testing.T) {
 }
 
 func TestCleanPodPolicy(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[training.CleanPodPolicy]string{
 		training.CleanPodPolicyNone: "launcher Succeeded, worker Running, worker Running", training.CleanPodPolicyRunning: "launcher Succeeded", training.CleanPodPolicyAll: "",
 	} {
@@ -135,7 +141,7 @@ func TestCleanPodPolicy(t *testing.T) {
 			mpiJob.Spec.CleanPodPolicy = &policy
 			job := submit(t, mpiJob)
 			job.succeeds()
-			eventually(t, "what is left of its pods", func() error {
+			eventually.Succeeds(t, "what is left of its pods", func() error {
 				var left []string
 				for _, pod := range job.pods("") {
 					left = append(left, fmt.Sprintf("%s %s", pod.Labels[training.LabelReplicaType], pod.Status.Phase))
@@ -152,6 +158,7 @@ func TestCleanPodPolicy(t *testing.T) {
 
 // The job itself goes, with everything that belongs to it.
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		switch object := object.(type) {
 		case *v2alpha1.TrainJob:
@@ -167,7 +174,7 @@ func TestTTL(t *testing.T) {
 // wantNothingLeft waits until nothing of a job is in its namespace.
 func wantNothingLeft(t *testing.T, job *theJob) {
 	t.Helper()
-	eventually(t, "nothing is left", func() error {
+	eventually.Succeeds(t, "nothing is left", func() error {
 		output, err := shell(fmt.Sprintf("bin/cluster kubectl get -n %s trainjobs,mpijobs,jobsets,jobs,pods,services,secrets,configmaps,pvc,networkpolicies,controllerrevisions,podgroups.scheduling.k8s.io -o name | grep -v kube-root-ca || true", job.namespace))
 		if err != nil || strings.TrimSpace(output) != "" {
 			return fmt.Errorf("there is still: %v %s", err, output)
@@ -178,6 +185,7 @@ func wantNothingLeft(t *testing.T, job *theJob) {
 
 // As people use it: wait, get -w, delete in the foreground.
 func TestKubectlWaitAndDelete(t *testing.T) {
+	t.Parallel()
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		kind, running := "trainjob", "WorkersReady"
@@ -199,7 +207,7 @@ func TestKubectlWaitAndDelete(t *testing.T) {
 // wantWatched fails unless kubectl get -w prints a line with these words, now or later.
 func wantWatched(t *testing.T, job *theJob, kind string, words ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "bin/cluster", "kubectl", "get", "-n", job.namespace, kind, "train", "-w")
+	command := exec.CommandContext(t.Context(), clusterTool(), "kubectl", "get", "-n", job.namespace, kind, "train", "-w")
 	command.Dir = repository
 	said := &printed{}
 	command.Stdout, command.Stderr = said, said
@@ -207,7 +215,7 @@ func wantWatched(t *testing.T, job *theJob, kind string, words ...string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
-	eventually(t, "kubectl get -w tells of it", func() error {
+	eventually.Succeeds(t, "kubectl get -w tells of it", func() error {
 		for line := range strings.Lines(said.String()) {
 			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 				return nil
@@ -219,6 +227,7 @@ func wantWatched(t *testing.T, job *theJob, kind string, words ...string) {
 
 // A runtime that changes is for later jobs.
 func TestARuntimeIsKept(t *testing.T) {
+	t.Parallel()
 	trainJob := implementations[1].trainJob(1, allreduce)
 	trainJob.Spec.Suspend = new(true)
 	job := submit(t, trainJob)
@@ -234,6 +243,7 @@ func TestARuntimeIsKept(t *testing.T) {
 // A claim that the user brings outlives the job, and the next one finds what was
 // written to it.
 func TestACheckpointOutlivesItsJob(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	if err := api.Create(t.Context(), claim(namespace, "checkpoints")); err != nil {
 		t.Fatal(err)
@@ -271,6 +281,7 @@ func claim(namespace, name string) *corev1.PersistentVolumeClaim {
 
 // A launcher that fails is started anew, as often as the job allows.
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	if err := api.Create(t.Context(), claim(namespace, "attempts")); err != nil {
 		t.Fatal(err)
@@ -288,6 +299,7 @@ func TestBackoff(t *testing.T) {
 
 // A job of another operator is not touched.
 func TestJobsOfAnotherOperator(t *testing.T) {
+	t.Parallel()
 	mpiJob := implementations[1].job(2, allreduce)
 	mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue)
 	job := submit(t, mpiJob)

@@ -39,13 +39,13 @@ type measured struct {
 
 var measurements = []measured{
 	{name: "MPIJob/launcher-exits", phase: training.PhaseSucceeded,
-		make: func(name string) client.Object { return simulatedMPIJob(name, 2, steadily, small) }},
+		make: func(name string) client.Object { return simulatedMPIJob(name, 2, steadily, small()) }},
 	{name: "TrainJob/launcher-exits", phase: training.PhaseSucceeded,
-		make: func(name string) client.Object { return simulatedTrainJob(name, 2, steadily, small) }},
+		make: func(name string) client.Object { return simulatedTrainJob(name, 2, steadily, small()) }},
 	{name: "MPIJob/worker-fails", breaks: true, phase: training.PhaseFailed,
-		make: func(name string) client.Object { return simulatedMPIJob(name, 2, forever, small) }},
+		make: func(name string) client.Object { return simulatedMPIJob(name, 2, forever, small()) }},
 	{name: "TrainJob/worker-fails", breaks: true, phase: training.PhaseFailed,
-		make: func(name string) client.Object { return simulatedTrainJob(name, 2, forever, small) }},
+		make: func(name string) client.Object { return simulatedTrainJob(name, 2, forever, small()) }},
 }
 
 // BenchmarkFinalStatus measures how long a job's final status comes after the

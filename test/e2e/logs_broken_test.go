@@ -91,6 +91,7 @@ func wiredTo(t *testing.T, kubeconfig string) (*wire, string) {
 // The connection to the API server breaks again and again, and each line of the job
 // comes once.
 func TestLogsFollowThroughBrokenConnections(t *testing.T) {
+	t.Parallel()
 	mpiJob := failFast(implementations[1].job(2, ""))
 	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command =
 		[]string{"bash", "-c", `for i in $(seq 500); do echo attempt 1 line $i; sleep 0.04; done`}

@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // speaking has every rank print lines that say whose they are.
@@ -146,6 +147,7 @@ func wantAttempts(t *testing.T, text string, attempts, lines int) {
 // A launcher that fails once is restarted in another pod; every line of both runs
 // comes, and comes once.
 func TestLogsFollowALauncherThatIsRestarted(t *testing.T) {
+	t.Parallel()
 	mpiJob := implementations[1].job(2, "")
 	mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(3))
 	launcher := &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec
@@ -167,6 +169,7 @@ for i in $(seq 100); do echo attempt $attempt line $i; sleep 0.05; done; test $a
 
 // A TrainJob that fails is started anew as a whole: all pods go, and others come.
 func TestLogsFollowATrainJobThatIsStartedAnew(t *testing.T) {
+	t.Parallel()
 	trainJob := implementations[1].trainJob(2, `
 import os, time
 from mpi4py import MPI
@@ -194,6 +197,7 @@ MPI.COMM_WORLD.barrier()
 // Who follows a job that has no pods is told what it waits for; who does not is
 // told why there is nothing.
 func TestLogsBeforeThereArePods(t *testing.T) {
+	t.Parallel()
 	trainJob := implementations[1].trainJob(2, speaking)
 	trainJob.Spec.Suspend = new(true)
 	job := submit(t, trainJob)
@@ -212,6 +216,7 @@ func TestLogsBeforeThereArePods(t *testing.T) {
 
 // What fetches model and dataset is read like any other pod, before there are others.
 func TestLogsOfInitializers(t *testing.T) {
+	t.Parallel()
 	api, namespace := newNamespace(t)
 	serveStorage(t, api, namespace)
 	trainJob := implementations[1].trainJob(2, speaking)
@@ -231,11 +236,12 @@ func TestLogsOfInitializers(t *testing.T) {
 
 // Pods that were deleted with the job's end, and why.
 func TestLogsOfPodsThatAreGone(t *testing.T) {
+	t.Parallel()
 	mpiJob := failFast(implementations[1].job(2, speaking))
 	mpiJob.Spec.RunPolicy.CleanPodPolicy = new(training.CleanPodPolicyAll)
 	job := submit(t, mpiJob)
 	job.succeeds()
-	eventually(t, "the pods are gone", func() error {
+	eventually.Succeeds(t, "the pods are gone", func() error {
 		if pods := job.pods(""); len(pods) > 0 {
 			return fmt.Errorf("%d are there", len(pods))
 		}
@@ -249,6 +255,7 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 
 // Lines that are not tagged cannot be told apart, and it is said what to do.
 func TestLogsOfARankWithoutTags(t *testing.T) {
+	t.Parallel()
 	job := submit(t, failFast(implementations[1].job(2, speaking)))
 	job.succeeds()
 	_, words := odh(t, 1, job.namespace, "mpijob", "logs", "train", "--rank", "0")

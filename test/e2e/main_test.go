@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -18,8 +17,37 @@ const (
 	agentImage = "trireme.local/mpi-agent:dev"
 )
 
+// isAnyCluster: the tests run on the cluster of KUBECONFIG, with what is installed there
+// (make test-kind).
+func isAnyCluster() bool { return os.Getenv("E2E_CLUSTER") == "any" }
+
+// needsLocalCluster skips a test on a cluster of others.
+func needsLocalCluster(t testing.TB, reason string) {
+	t.Helper()
+	if isAnyCluster() {
+		t.Skip("needs the local cluster: " + reason)
+	}
+}
+
+// clusterTool runs kubectl for the cluster of the tests.
+func clusterTool() string {
+	if isAnyCluster() {
+		return "test/e2e/any-cluster"
+	}
+	return "bin/cluster"
+}
+
+// testImage is an image with MPI. TEST_IMAGES is the registry and path of these images
+// for clusters other than the local one.
+func testImage(name string) string {
+	if registry := os.Getenv("TEST_IMAGES"); registry != "" {
+		return strings.TrimSuffix(registry, "/") + "/" + name
+	}
+	return "trireme.local/" + name
+}
+
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && !isAnyCluster() {
 		fmt.Println("the tests start a cluster, which needs root")
 		os.Exit(1)
 	}
@@ -35,15 +63,36 @@ func TestMain(m *testing.M) {
 // test-all has it.
 func isThorough() bool { return os.Getenv("THOROUGH") != "" }
 
+// Tests that call t.Parallel wait for pods most of the time, and share the cluster: each
+// has namespaces of its own, and changes nothing that another sees. Go runs them when
+// all others have ended: those that stop components, change nodes or kinds, measure, or
+// count what anybody writes.
+
 // runAll leaves nothing behind, whatever the tests did.
 func runAll(m *testing.M) int {
+	if isAnyCluster() {
+		if os.Getenv("KUBECONFIG") == "" {
+			fmt.Fprintln(os.Stderr, "KUBECONFIG is not set: it must name the cluster that the tests run on")
+			return 1
+		}
+		if output, err := shell("bin/cluster kubectl get deployment/trireme-operator --namespace trireme-system"); err != nil {
+			fmt.Fprintf(os.Stderr, "Trireme is not installed on the cluster of KUBECONFIG (make install): %v\n%s", err, output)
+			return 1
+		}
+		return m.Run()
+	}
 	if os.Getenv("E2E_CLUSTER") == "keep" {
 		// For who writes tests: the cluster that the environment names is taken as
 		// it is, and stays.
 		return m.Run()
 	}
+	name, network := "trireme-e2e", "10.196.0.0/16"
+	// The cluster of another release of Kubernetes runs beside that of the default one.
+	if release := os.Getenv("TRIREME_KUBERNETES_VERSION"); release != "" {
+		name, network = "trireme-e2e"+strings.ReplaceAll(release, ".", ""), "10.189.0.0/16"
+	}
 	for name, value := range map[string]string{
-		"TRIREME_CLUSTER_NAME": "trireme-e2e", "TRIREME_CLUSTER_NETWORK": "10.196.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
+		"TRIREME_CLUSTER_NAME": name, "TRIREME_CLUSTER_NETWORK": network, "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -67,6 +116,9 @@ func runAll(m *testing.M) int {
 
 // shell runs a line in the repository's folder and returns all that it prints.
 func shell(line string) (string, error) {
+	if isAnyCluster() {
+		line = strings.ReplaceAll(line, "bin/cluster", clusterTool())
+	}
 	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
 	command.Dir = repository
 	output, err := command.CombinedOutput()
@@ -94,21 +146,5 @@ func refused(t *testing.T, arguments string, want ...string) {
 		if !strings.Contains(output, text) {
 			t.Errorf("kubectl %s does not say %q:\n%s", arguments, text, output)
 		}
-	}
-}
-
-// eventually tries until something holds.
-func eventually(t *testing.T, what string, holds func() error) {
-	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // examplesFolder is where mpi-operator's module has its examples.
@@ -66,7 +68,7 @@ func piExample(t *testing.T, file, image, program string) *v2beta1.MPIJob {
 		prepare(pod, preparedImages["user 1000"].user)
 		container := &pod.Containers[0]
 		container.Image, container.ImagePullPolicy = image, corev1.PullIfNotPresent
-		container.Resources = corev1.ResourceRequirements{Requests: small}
+		container.Resources = corev1.ResourceRequirements{Requests: small()}
 		if role == v2beta1.MPIReplicaTypeWorker {
 			settings := len(container.Args) - 1
 			if container.Args[settings] != "/home/mpiuser/.sshd_config" {
@@ -88,7 +90,7 @@ func piExample(t *testing.T, file, image, program string) *v2beta1.MPIJob {
 func sshdNamespace(t *testing.T) (client.WithWatch, string) {
 	t.Helper()
 	api, namespace := newNamespaceOf(t, "privileged")
-	if err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prepared"}, Data: prepared}); err != nil {
+	if err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prepared"}, Data: maps.Clone(prepared)}); err != nil {
 		t.Fatal(err)
 	}
 	return api, namespace
@@ -109,7 +111,7 @@ func migrated(t *testing.T, mpiJob *theJob) *theJob {
 	if err := mpiJob.client.Delete(t.Context(), mpiJob.object, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the MPIJob is gone", func() error {
+	eventually.Succeeds(t, "the MPIJob is gone", func() error {
 		err := mpiJob.client.Get(t.Context(), client.ObjectKeyFromObject(mpiJob.object), &v2beta1.MPIJob{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -124,11 +126,12 @@ func migrated(t *testing.T, mpiJob *theJob) *theJob {
 // mpi-operator's examples run as they are, with an sshd in the image, and as what
 // they become, without.
 func TestMigratedJobsRun(t *testing.T) {
+	t.Parallel()
 	for name, example := range map[string]struct{ file, image string }{
-		"Open MPI 4": {"pi/pi.yaml", "trireme.local/openmpi:4"},
-		"Open MPI 5": {"pi/pi.yaml", "trireme.local/openmpi:5"},
-		"Intel MPI":  {"pi/pi-intel.yaml", "trireme.local/intelmpi:2021"},
-		"MPICH":      {"pi/pi-mpich.yaml", "trireme.local/mpich:4"},
+		"Open MPI 4": {"pi/pi.yaml", testImage("openmpi:4")},
+		"Open MPI 5": {"pi/pi.yaml", testImage("openmpi:5")},
+		"Intel MPI":  {"pi/pi-intel.yaml", testImage("intelmpi:2021")},
+		"MPICH":      {"pi/pi-mpich.yaml", testImage("mpich:4")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api, namespace := sshdNamespace(t)
@@ -148,9 +151,10 @@ func TestMigratedJobsRun(t *testing.T) {
 
 // A job that fails does so for the same reason as either kind.
 func TestMigratedJobsFail(t *testing.T) {
+	t.Parallel()
 	const program = "import sys\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nsys.exit(7 if MPI.COMM_WORLD.rank == 1 else 0)"
 	api, namespace := sshdNamespace(t)
-	before := submitTo(t, api, namespace, piExample(t, "pi/pi.yaml", "trireme.local/openmpi:5", program))
+	before := submitTo(t, api, namespace, piExample(t, "pi/pi.yaml", testImage("openmpi:5"), program))
 	endedBefore, codeBefore := before.fails(training.FailureTraining), launcherCode(before)
 	after := migrated(t, before)
 	endedAfter, codeAfter := after.fails(training.FailureTraining), launcherCode(after)

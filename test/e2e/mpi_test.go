@@ -27,10 +27,10 @@ type implementation struct {
 }
 
 var implementations = []implementation{
-	{"Open MPI 4", "OpenMPI", "trireme.local/openmpi:4"},
-	{"Open MPI 5", "OpenMPI", "trireme.local/openmpi:5"},
-	{"MPICH", "MPICH", "trireme.local/mpich:4"},
-	{"Intel MPI", "IntelMPI", "trireme.local/intelmpi:2021"},
+	{"Open MPI 4", "OpenMPI", testImage("openmpi:4")},
+	{"Open MPI 5", "OpenMPI", testImage("openmpi:5")},
+	{"MPICH", "MPICH", testImage("mpich:4")},
+	{"Intel MPI", "IntelMPI", testImage("intelmpi:2021")},
 }
 
 // someImplementations are two that differ most, or all in make test-all.
@@ -79,6 +79,7 @@ func (of implementation) template(name string, command []string) corev1.PodTempl
 // Any image without an sshd, a random user, no capability, a read-only root. Two runs in
 // a row on the same workers: the first leaves nothing that the second stumbles over.
 func TestMPIRunsAnywhere(t *testing.T) {
+	t.Parallel()
 	for i, implementation := range implementations {
 		methods := []plan.Method{plan.ImageVolume}
 		// How the agent gets into a pod does not depend on the MPI.
@@ -145,6 +146,7 @@ func TestRunsInARow(t *testing.T) {
 
 // Every line says which rank it is from, on request.
 func TestTaggedOutput(t *testing.T) {
+	t.Parallel()
 	for _, implementation := range implementations {
 		t.Run(implementation.name, func(t *testing.T) {
 			mpiJob := implementation.job(2, "from mpi4py import MPI; print('I am', MPI.COMM_WORLD.rank, flush=True)")

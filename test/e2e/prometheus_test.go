@@ -26,6 +26,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	clientmaker "github.com/trireme-mpi/trireme/internal/kube/connection"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // busy works a little, for as long as it is let.
@@ -54,7 +55,7 @@ func TestPrometheus(t *testing.T) {
 	reader := callersClient(t)
 
 	var report *usage.Report
-	eventually(t, "Prometheus has samples of every pod", func() (err error) {
+	eventually.Succeeds(t, "Prometheus has samples of every pod", func() (err error) {
 		if report, err = usage.Choose(prometheus, reader).Of(t.Context(), pods, time.Hour); err != nil {
 			return err
 		}
@@ -246,6 +247,7 @@ func (access kubeletAccess) scrape() string {
 
 func newKubeletAccess(t *testing.T, job *theJob) kubeletAccess {
 	t.Helper()
+	needsLocalCluster(t, "Prometheus on this machine reads from a kubelet")
 	config, err := connection()
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +320,7 @@ func startPrometheus(t *testing.T, scrapes string) runningPrometheus {
 			t.Logf("Prometheus wrote:\n%s", output.String())
 		}
 	})
-	eventually(t, "Prometheus is ready", func() error {
+	eventually.Succeeds(t, "Prometheus is ready", func() error {
 		response, err := http.Get("http://" + listen + "/-/ready")
 		if err != nil {
 			return err

@@ -28,8 +28,8 @@ func TestJobsShareAQuota(t *testing.T) {
 		kind  string
 		build func(name string) client.Object
 	}{
-		{"TrainJob", func(name string) client.Object { return simulatedTrainJob(name, workers, run, small) }},
-		{"MPIJob", func(name string) client.Object { return simulatedMPIJob(name, workers, run, small) }},
+		{"TrainJob", func(name string) client.Object { return simulatedTrainJob(name, workers, run, small()) }},
+		{"MPIJob", func(name string) client.Object { return simulatedMPIJob(name, workers, run, small()) }},
 	} {
 		for _, count := range quotaSizes(t) {
 			t.Run(fmt.Sprintf("%d %ss", count, tc.kind), func(t *testing.T) {

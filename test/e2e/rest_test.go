@@ -67,9 +67,9 @@ const briefly = time.Second
 func jobsAtRest() (jobs []client.Object) {
 	add := func(name string, count int, run time.Duration, suspend bool) {
 		for i := range count {
-			var object client.Object = simulatedMPIJob(fmt.Sprintf("%s-%d", name, i), 2, run, small)
+			var object client.Object = simulatedMPIJob(fmt.Sprintf("%s-%d", name, i), 2, run, small())
 			if i%2 == 0 {
-				object = simulatedTrainJob(fmt.Sprintf("%s-%d", name, i), 1, run, small)
+				object = simulatedTrainJob(fmt.Sprintf("%s-%d", name, i), 1, run, small())
 			}
 			setSuspend(suspend)(object)
 			jobs = append(jobs, object)

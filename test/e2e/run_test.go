@@ -24,6 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // connection is how the test's cluster is reached.
@@ -70,6 +71,7 @@ func newRun(t *testing.T, mpiJob *v2beta1.MPIJob) *run {
 // newRunAt is one in a namespace of another level.
 func newRunAt(t *testing.T, level string, mpiJob *v2beta1.MPIJob) *run {
 	t.Helper()
+	needsLocalCluster(t, "pods of the agent run without the operator, with an image that is loaded into the node")
 	client, err := connect()
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func (run *run) createSupport() {
 	if err != nil {
 		run.t.Fatal(err)
 	}
-	eventually(run.t, "service account", func() error {
+	eventually.Succeeds(run.t, "service account", func() error {
 		_, err := core.ServiceAccounts(run.namespace).Get(run.t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

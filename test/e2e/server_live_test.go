@@ -65,6 +65,7 @@ func isSynced(message told) bool { return message.Type == "SYNCED" }
 
 // A watch and a log over a WebSocket and as server-sent events, and what is refused.
 func TestServerLive(t *testing.T) {
+	t.Parallel()
 	server, ada, bob := reachServer(t), newUser(t), newUser(t)
 	watch := fmt.Sprintf("/api/v1/watch/namespaces/%s/mpijobs", ada.namespace)
 	jobs := fmt.Sprintf("/api/v1/namespaces/%s/mpijobs", ada.namespace)

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // grpcurl calls a method, and returns what it prints and whether it succeeded.
@@ -81,6 +83,7 @@ func specs() map[string]string {
 
 // Every method, called by grpcurl, which learns them from the server.
 func TestServerRPC(t *testing.T) {
+	t.Parallel()
 	if output, err := shell("make bin/grpcurl"); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
@@ -98,14 +101,14 @@ func TestServerRPC(t *testing.T) {
 			server.calls(t, ada, family+"Create"+kind, create, `"uid"`, `"over-rpc"`)
 			server.refuses(t, ada, family+"Create"+kind, create, "AlreadyExists")
 			server.calls(t, ada, family+"Get"+kind, one, `"over-rpc"`, implementations[1].image)
-			eventually(t, "the job runs", func() error {
+			eventually.Succeeds(t, "the job runs", func() error {
 				if output, err := server.grpcurl(ada, family+"Get"+kind+"Status", one); err != nil || !strings.Contains(output, `"phase": "Running"`) {
 					return fmt.Errorf("%v: %s", err, output)
 				}
 				return nil
 			})
 			server.calls(t, ada, family+"List"+kind+"s", fmt.Sprintf(`{"namespace":%q,"limit":1}`, ada.namespace), `"over-rpc"`)
-			eventually(t, "the job says that it is up", func() error {
+			eventually.Succeeds(t, "the job says that it is up", func() error {
 				if output, err := server.grpcurl(ada, family+"Get"+kind+"Logs", fmt.Sprintf(`{"namespace":%q,"name":"over-rpc","pod_type":"launcher"}`, ada.namespace)); err != nil || !strings.Contains(output, "all ranks are up") {
 					return fmt.Errorf("%v: %s", err, output)
 				}
@@ -116,7 +119,7 @@ func TestServerRPC(t *testing.T) {
 			server.refuses(t, bob, family+"Watch"+kind+"Status", one, "PermissionDenied")
 			server.tells(t, ada, family+"Watch"+kind+"Status", one, `"ADDED"`)
 			server.tells(t, ada, "JobService.WatchJobs", fmt.Sprintf(`{"kind":%q,"namespace":%q}`, kind, ada.namespace), `"SYNCED"`)
-			eventually(t, "the operator has told of the job", func() error {
+			eventually.Succeeds(t, "the operator has told of the job", func() error {
 				if output, err := server.grpcurl(ada, "JobService.ListEvents", either); err != nil || !strings.Contains(output, "JobSubmitted") {
 					return fmt.Errorf("%v: %s", err, output)
 				}

@@ -34,6 +34,7 @@ const forever time.Duration = 0
 // the test has ended.
 func simulateNodes(t testing.TB, count int) {
 	t.Helper()
+	needsLocalCluster(t, "nodes are simulated")
 	t.Cleanup(func() { changeNodes(t, 0) })
 	changeNodes(t, count)
 }
@@ -41,6 +42,7 @@ func simulateNodes(t testing.TB, count int) {
 // changeNodes makes the cluster have this many simulated nodes of eight GPUs.
 func changeNodes(t testing.TB, count int) {
 	t.Helper()
+	needsLocalCluster(t, "nodes are simulated")
 	if output, err := shell(fmt.Sprintf("bin/cluster up --fake-nodes %d --fake-node-gpus %d", count, simulatedGPUs)); err != nil {
 		t.Fatalf("simulate %d nodes: %v\n%s", count, err, output)
 	}

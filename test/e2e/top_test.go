@@ -15,6 +15,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // measuring stands in for a metrics server: its API, kept as objects.
@@ -114,7 +115,7 @@ func wantMeasured(t *testing.T, job *theJob) {
 		t.Fatal(err)
 	}
 	for i, pod := range job.pods(training.RoleWorker) {
-		eventually(t, "the metrics API is served", func() error {
+		eventually.Succeeds(t, "the metrics API is served", func() error {
 			return apply(fmt.Sprintf(`{"apiVersion":"metrics.k8s.io/v1beta1","kind":"PodMetrics","metadata":{"namespace":%q,"name":%q,"labels":{%q:%q,%q:%q}},
 				"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"worker","usage":{"cpu":"%d500m","memory":"512Mi"}}]}`,
 				job.namespace, pod.Name, training.LabelJobName, job.object.GetName(), training.LabelJobType, training.JobTypeMPIJob, i+1))

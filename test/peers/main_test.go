@@ -57,7 +57,7 @@ func prepare() error {
 		}
 	}
 	start := []string{"make bin/cluster", "bin/cluster reset --images",
-		fmt.Sprintf("bin/cluster up --fake-nodes %d --fake-node-gpus 0", simulatedNodes), "bin/cluster kubectl apply --server-side -k config/crd"}
+		fmt.Sprintf("bin/cluster up --fake-nodes %d --fake-node-gpus 0", simulatedNodes), "bin/cluster kubectl apply --server-side -f charts/trireme/crds"}
 	if err := timed("start the cluster", lines(start)); err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // connect is a client of the tests' cluster.
@@ -185,17 +187,7 @@ func (place *place) patch(kind schema.GroupVersionKind, name, patch string, subr
 // eventually tries until something holds.
 func (place *place) eventually(what string, holds func() error) {
 	place.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			place.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	eventually.Succeeds(place, what, holds)
 }
 
 // stays checks for a while that something goes on to hold.

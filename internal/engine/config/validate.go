@@ -13,6 +13,9 @@ import (
 	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 const maxPort = 65535
@@ -36,7 +39,11 @@ func (c *Config) Validate() error {
 	c.validateAddresses(&errs)
 	oneOf(&errs, "admission.mpiJobDeprecation", c.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
 	oneOf(&errs, "admission.podSecurity", c.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
+	oneOf(&errs, "mpiJobs.manage", c.MPIJobs.Manage, job.Shares...)
 	oneOf(&errs, "agent.delivery", c.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
+	if c.Network.DefaultTemplate != "" {
+		oneOf(&errs, "network.defaultTemplate", c.Network.DefaultTemplate, training.NetworkPolicyDefault, training.NetworkPolicyRestricted)
+	}
 	return errors.Join(errs...)
 }
 

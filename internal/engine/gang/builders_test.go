@@ -54,6 +54,10 @@ func kueue(queue string) option { return func(j *job.Job) { j.Queue = queue } }
 
 func volcanoQueueOf(queue string) option { return func(j *job.Job) { j.Gang.Queue = queue } }
 
+func workerPriority(class string) option {
+	return func(j *job.Job) { j.Worker.Template.Spec.PriorityClassName = class }
+}
+
 func timeout(seconds int32) option {
 	return func(j *job.Job) { j.Gang.TimeoutSeconds = seconds }
 }

@@ -53,7 +53,8 @@ func configuredBackend(j *job.Job, available *Available) (Backend, error) {
 		if s.name != name {
 			continue
 		}
-		if !available.serves(s) {
+		kind, served := available.kindOf(s)
+		if !served {
 			return nil, fmt.Errorf("the runtime sets %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
 				name, s.api(), s.remedy)
 		}
@@ -61,7 +62,7 @@ func configuredBackend(j *job.Job, available *Available) (Backend, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the runtime sets %s, but %w: name the same in both templates, or none", name, err)
 		}
-		return available.backendOf(s, podScheduler), nil
+		return available.backendOf(s, kind, podScheduler), nil
 	}
 	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", name, ListNames())
 }
@@ -79,14 +80,16 @@ func discoveredBackend(j *job.Job, available *Available) (Backend, string) {
 	// A job with a queue needs a scheduler that has queues.
 	if j.Gang.Queue != "" {
 		for i := range schedulers {
-			if s := &schedulers[i]; s.hasQueues && available.serves(s) {
-				return available.backendOf(s, ""), fmt.Sprintf("the job sets the queue %s", j.Gang.Queue)
+			s := &schedulers[i]
+			if kind, served := available.kindOf(s); served && s.hasQueues {
+				return available.backendOf(s, kind, ""), fmt.Sprintf("the job sets the queue %s", j.Gang.Queue)
 			}
 		}
 	}
 	for i := range schedulers {
-		if s := &schedulers[i]; available.serves(s) {
-			return available.backendOf(s, ""), fmt.Sprintf("this cluster serves %s", s.api())
+		s := &schedulers[i]
+		if kind, served := available.kindOf(s); served {
+			return available.backendOf(s, kind, ""), fmt.Sprintf("this cluster serves %s", apiOf(kind))
 		}
 	}
 	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", ListNames())
@@ -99,10 +102,11 @@ func backendOfPodScheduler(available *Available, scheduler string) (Backend, str
 		if available.podScheduler(s) != scheduler {
 			continue
 		}
-		if !available.serves(s) {
+		kind, served := available.kindOf(s)
+		if !served {
 			return none{}, fmt.Sprintf("the pods name the scheduler %s, but this cluster does not serve %s", scheduler, s.api())
 		}
-		return s.backend(scheduler), fmt.Sprintf("the pods name the scheduler %s", scheduler)
+		return s.backend(kind, scheduler), fmt.Sprintf("the pods name the scheduler %s", scheduler)
 	}
 	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not a known gang scheduler", scheduler)
 }

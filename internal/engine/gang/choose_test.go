@@ -7,11 +7,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-var everything = Available{Served: Names()}
+var everything = Available{Served: GroupKinds()}
+
+// serving are the preferred kinds of schedulers.
+func serving(names ...job.Scheduler) (kinds []schema.GroupVersionKind) {
+	for _, name := range names {
+		kinds = append(kinds, Kinds(name)[0])
+	}
+	return kinds
+}
+
+// Clusters with the gang scheduling of Kubernetes.
+var (
+	hasAlpha = Available{Served: []schema.GroupVersionKind{nativeAlpha}}
+	hasBeta  = Available{Served: []schema.GroupVersionKind{nativeBeta}}
+)
 
 func TestChoose(t *testing.T) {
 	const partial = "; pods are scheduled one by one, and some may hold their nodes while others wait"
@@ -28,11 +43,11 @@ func TestChoose(t *testing.T) {
 
 		"the runtime sets coscheduling": {job: trainJob(withScheduler(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
-		"the configured name of the scheduler": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the configured name of the scheduler": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: serving(job.Coscheduling), CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
 		"the runtime sets volcano": {job: trainJob(withScheduler(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the runtime sets it"},
-		"the runtime sets native": {job: trainJob(withScheduler(job.Native)), has: everything, want: native{},
+		"the runtime sets native": {job: trainJob(withScheduler(job.Native)), has: everything, want: native{kind: nativeBeta},
 			words: "Gang scheduling by native: the runtime sets it"},
 		"the runtime sets none": {job: trainJob(withScheduler(None)), has: everything, want: none{},
 			words: "No gang scheduling: the runtime sets it" + partial},
@@ -43,19 +58,23 @@ func TestChoose(t *testing.T) {
 
 		"all schedulers": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
-		"Volcano before the alpha": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}}, want: volcano{"volcano"},
+		"Volcano before the alpha": {job: mpiJob(), has: Available{Served: serving(job.Volcano, job.Native)}, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: this cluster serves PodGroup of scheduling.volcano.sh/v1beta1"},
-		"KAI before the alpha": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.KAI, job.Native}}, want: kai{"kai-scheduler"},
+		"KAI before the alpha": {job: mpiJob(), has: Available{Served: serving(job.KAI, job.Native)}, want: kai{"kai-scheduler"},
 			words: "Gang scheduling by kai: this cluster serves PodGroup of scheduling.run.ai/v2alpha2"},
-		"a queue where only KAI has queues": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.KAI}}, want: kai{"kai-scheduler"},
+		"a queue where only KAI has queues": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: serving(job.Coscheduling, job.KAI)}, want: kai{"kai-scheduler"},
 			words: "Gang scheduling by kai: the job sets the queue gold"},
-		"the alpha alone": {job: trainJob(), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
+		"the beta alone": {job: trainJob(), has: hasBeta, want: native{kind: nativeBeta},
+			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1beta1"},
+		"the runtime sets native, on Kubernetes 1.36": {job: trainJob(withScheduler(job.Native), scheduledBy("", "mine")), has: hasAlpha, want: native{nativeAlpha, "mine"},
+			words: "Gang scheduling by native: the runtime sets it"},
+		"the alpha alone": {job: trainJob(), has: hasAlpha, want: native{kind: nativeAlpha},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"no scheduler": {job: trainJob(), want: none{},
 			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial},
 		"the pods name the default scheduler": {job: mpiJob(scheduledBy("default-scheduler", "default-scheduler")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
-		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
+		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Served: serving(job.Coscheduling), CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
 
 		"the pods name Volcano": {job: mpiJob(scheduledBy("volcano", "volcano")), has: everything, want: volcano{"volcano"},
@@ -64,9 +83,9 @@ func TestChoose(t *testing.T) {
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
 		"the launcher alone names Volcano": {job: mpiJob(scheduledBy("volcano", "default-scheduler")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
-		"the pods name Volcano, which is missing": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}}, want: none{},
+		"the pods name Volcano, which is missing": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Served: serving(job.Coscheduling, job.Native)}, want: none{},
 			words: "No gang scheduling: the pods name the scheduler volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1" + partial},
-		"the pods name the configured coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the pods name the configured coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Served: serving(job.Coscheduling, job.Volcano), CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the pods name the scheduler gangs"},
 		"the pods name an unknown scheduler": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial},
@@ -75,18 +94,18 @@ func TestChoose(t *testing.T) {
 
 		"a queue": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the job sets the queue gold"},
-		"a queue without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling}}, want: coscheduling{DefaultCoschedulerName},
+		"a queue without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: serving(job.Coscheduling)}, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold is not used, because only volcano and kai have queues"},
 		"a queue without schedulers": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
 			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
 		"the scheduler of the pods before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
 
-		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
+		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: hasAlpha, want: native{kind: nativeAlpha},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
-		"Kueue and a runtime that sets the alpha": {job: trainJob(kueue("gpus"), withScheduler(job.Native)), has: everything, want: native{},
+		"Kueue and a runtime that sets the alpha": {job: trainJob(kueue("gpus"), withScheduler(job.Native)), has: everything, want: native{kind: nativeBeta},
 			words: "Gang scheduling by native: the runtime sets it"},
-		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
+		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: hasAlpha, want: native{kind: nativeAlpha},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and everything": {job: trainJob(kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
@@ -113,15 +132,15 @@ func TestChooseErrors(t *testing.T) {
 		has  Available
 		want string
 	}{
-		"no coscheduling": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}},
+		"no coscheduling": {job: trainJob(withScheduler(job.Coscheduling)), has: Available{Served: serving(job.Volcano, job.Native)},
 			want: "the runtime sets coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
 				"install scheduler-plugins with its CRDs, or change the runtime's podGroupPolicy"},
-		"no Volcano": {job: trainJob(withScheduler(job.Volcano)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}},
+		"no Volcano": {job: trainJob(withScheduler(job.Volcano)), has: Available{Served: serving(job.Coscheduling, job.Native)},
 			want: "the runtime sets volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
 				"install Volcano, or change the runtime's podGroupPolicy"},
-		"no native gangs": {job: trainJob(withScheduler(job.Native)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}},
-			want: "the runtime sets native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
-				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
+		"no native gangs": {job: trainJob(withScheduler(job.Native)), has: Available{Served: serving(job.Coscheduling, job.Volcano)},
+			want: "the runtime sets native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1beta1 or v1alpha2: " +
+				"run Kubernetes 1.37 or 1.36 with that API and the feature gate GenericWorkload turned on (1.36 also needs GangScheduling), or change the runtime's podGroupPolicy"},
 		"two schedulers": {job: trainJob(withScheduler(job.Native), scheduledBy("mine", "yours")), has: everything,
 			want: "the runtime sets native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
 		"an unknown scheduler": {job: trainJob(withScheduler("yunikorn")), has: everything,

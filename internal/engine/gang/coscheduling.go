@@ -24,7 +24,8 @@ var coschedulingKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Ver
 
 var coschedulingScheduler = scheduler{
 	name: job.Coscheduling, podScheduler: DefaultCoschedulerName,
-	backend: func(podScheduler string) Backend { return coscheduling{podScheduler} },
+	kinds:   []schema.GroupVersionKind{coschedulingKind},
+	backend: func(_ schema.GroupVersionKind, podScheduler string) Backend { return coscheduling{podScheduler} },
 	remedy:  "install scheduler-plugins with its CRDs",
 }
 

@@ -18,18 +18,17 @@ type Server interface {
 }
 
 // Discover reads which gang schedulers' PodGroups an API server serves. The operator
-// calls it repeatedly, because schedulers may be installed at any time. The version
-// matters: scheduling.k8s.io has different PodGroups in other releases of Kubernetes.
+// calls it repeatedly, because schedulers may be installed at any time, and an upgrade of
+// Kubernetes changes the version of scheduling.k8s.io.
 func Discover(server Server) (Available, error) {
 	var available Available
-	for i := range schedulers {
-		kind := schedulers[i].kind()
+	for _, kind := range GroupKinds() {
 		served, err := serves(server, kind)
 		if err != nil {
-			return Available{}, fmt.Errorf("read whether the API server serves %s of %s: %w", kind.Kind, kind.GroupVersion(), err)
+			return Available{}, fmt.Errorf("read whether the API server serves %s: %w", apiOf(kind), err)
 		}
 		if served {
-			available.Served = append(available.Served, schedulers[i].name)
+			available.Served = append(available.Served, kind)
 		}
 	}
 	return available, nil

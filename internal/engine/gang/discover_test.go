@@ -67,19 +67,21 @@ func TestDiscover(t *testing.T) {
 		want   Available
 	}{
 		"nothing":           {served: served{"v1": {"Pod"}}},
-		"scheduler-plugins": {served: served{"scheduling.x-k8s.io/v1alpha1": {"ElasticQuota", "PodGroup", "PodGroup/status"}}, want: Available{Served: []job.Scheduler{job.Coscheduling}}},
-		"Volcano":           {served: served{"scheduling.volcano.sh/v1beta1": {"Queue", "PodGroup"}}, want: Available{Served: []job.Scheduler{job.Volcano}}},
-		"KAI":               {served: served{"scheduling.run.ai/v2alpha2": {"PodGroup"}}, want: Available{Served: []job.Scheduler{job.KAI}}},
-		"Kubernetes 1.36":   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload", "PodGroup"}}, want: Available{Served: []job.Scheduler{job.Native}}},
+		"scheduler-plugins": {served: served{"scheduling.x-k8s.io/v1alpha1": {"ElasticQuota", "PodGroup", "PodGroup/status"}}, want: Available{Served: serving(job.Coscheduling)}},
+		"Volcano":           {served: served{"scheduling.volcano.sh/v1beta1": {"Queue", "PodGroup"}}, want: Available{Served: serving(job.Volcano)}},
+		"KAI":               {served: served{"scheduling.run.ai/v2alpha2": {"PodGroup"}}, want: Available{Served: serving(job.KAI)}},
+		"Kubernetes 1.36":   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload", "PodGroup"}}, want: hasAlpha},
+		"Kubernetes 1.37":   {served: served{"scheduling.k8s.io/v1beta1": {"Workload", "PodGroup", "PodGroup/status"}, "scheduling.k8s.io/v1alpha3": {"CompositePodGroup"}}, want: hasBeta},
 		"everything": {served: served{
 			"scheduling.x-k8s.io/v1alpha1":  {"PodGroup"},
 			"scheduling.volcano.sh/v1beta1": {"PodGroup"},
 			"scheduling.run.ai/v2alpha2":    {"PodGroup"},
+			"scheduling.k8s.io/v1beta1":     {"PodGroup"},
 			"scheduling.k8s.io/v1alpha2":    {"PodGroup"},
 		}, want: everything},
 
 		"Kubernetes 1.35 has another version of the group": {served: served{"scheduling.k8s.io/v1": {"PriorityClass"}, "scheduling.k8s.io/v1alpha1": {"Workload"}}},
-		"Kubernetes 1.37 has the kind in other versions":   {served: served{"scheduling.k8s.io/v1beta1": {"Workload", "PodGroup"}, "scheduling.k8s.io/v1alpha3": {"CompositePodGroup"}}},
+		"Kubernetes 1.37 with only the alpha of the group": {served: served{"scheduling.k8s.io/v1alpha3": {"CompositePodGroup", "PodGroup"}}},
 		"the version without the kind":                     {served: served{"scheduling.k8s.io/v1alpha2": {"Workload"}, "scheduling.x-k8s.io/v1alpha1": {"ElasticQuota"}}},
 		"a subresource is not the kind":                    {served: served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup/status"}}},
 	}

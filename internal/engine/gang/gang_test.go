@@ -33,8 +33,12 @@ var goldens = map[string]struct {
 	"volcano for templates of the user":       {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
 	"kai":                                     {backend: kai{"kai-scheduler"}, job: of(timeout(300))},
 	"kai with a queue and a priority":         {backend: kai{"kai-scheduler"}, job: of(volcanoQueueOf("gold"), priority("high"))},
-	"native":                                  {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
-	"native with a scheduler of the user":     {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
+	"native":                                  {backend: native{kind: nativeAlpha}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
+	"native with a scheduler of the user":     {backend: native{nativeAlpha, "mine"}, job: of(scheduledBy("", "mine"))},
+	"native beta":                             {backend: native{kind: nativeBeta}, job: of(timeout(300), minResourcesOf("cpu", "9"))},
+	"native beta with a priority":             {backend: native{kind: nativeBeta}, job: of(priority("high"))},
+	"native beta with a priority of workers":  {backend: native{kind: nativeBeta}, job: of(priority("high"), workerPriority("higher"))},
+	"native beta with a scheduler":            {backend: native{nativeBeta, "mine"}, job: of(scheduledBy("", "mine"))},
 	"none":                                    {backend: none{}, job: of(decorated)},
 }
 
@@ -130,7 +134,7 @@ func TestMinMemberOfInvalidGroups(t *testing.T) {
 		"too large":                            {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
 		"negative":                             {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
 		"a native group that is not a gang":    {backend: native{}, group: notAGang()},
-		"a native group for another scheduler": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
+		"a native group for another scheduler": {backend: coscheduling{}, group: native{kind: nativeBeta}.Group(mpiJob(), nil)},
 		"a typed nil":                          {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
 		"the backend none":                     {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
 	}

@@ -21,7 +21,8 @@ var kaiKind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2al
 
 var kaiScheduler = scheduler{
 	name: job.KAI, podScheduler: "kai-scheduler", hasQueues: true,
-	backend: func(podScheduler string) Backend { return kai{podScheduler} },
+	kinds:   []schema.GroupVersionKind{kaiKind},
+	backend: func(_ schema.GroupVersionKind, podScheduler string) Backend { return kai{podScheduler} },
 	remedy:  "install the KAI scheduler",
 }
 

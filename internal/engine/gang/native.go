@@ -3,50 +3,61 @@
 package gang
 
 import (
-	"maps"
+	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// nativeKind is the PodGroup of Kubernetes 1.36, the only release that serves this
-// version. Each other release would need its own scheduler entry: 1.35 has a Workload of
-// v1alpha1 and spec.workloadRef in pods; 1.37 has this PodGroup as v1beta1, with other
-// conditions in its status.
-var nativeKind = schedulingv1alpha2.SchemeGroupVersion.WithKind(podGroup)
+// The PodGroups of Kubernetes itself. Each release serves one of them: 1.37 v1beta1, 1.36
+// v1alpha2. Release 1.35 has no PodGroup; its Workload of v1alpha1 is not supported.
+var (
+	nativeBeta  = nativeKind("v1beta1")
+	nativeAlpha = nativeKind("v1alpha2")
+)
+
+func nativeKind(version string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: version, Kind: podGroup}
+}
 
 var nativeScheduler = scheduler{
-	name:    job.Native,
-	backend: func(podScheduler string) Backend { return native{podScheduler} },
-	remedy:  "run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on",
+	name:  job.Native,
+	kinds: []schema.GroupVersionKind{nativeBeta, nativeAlpha},
+	backend: func(kind schema.GroupVersionKind, podScheduler string) Backend {
+		return native{kind: kind, scheduler: podScheduler}
+	},
+	remedy: "run Kubernetes 1.37 or 1.36 with that API and the feature gate GenericWorkload turned on (1.36 also needs GangScheduling)",
 }
 
 // native is the gang scheduling of kube-scheduler itself.
 type native struct {
+	kind schema.GroupVersionKind
 	// scheduler is the schedulerName that the job sets; empty is Kubernetes' default. All
 	// pods of a group must have the same one.
 	scheduler string
 }
 
-func (native) Name() job.Scheduler                { return job.Native }
-func (native) GroupKind() schema.GroupVersionKind { return nativeKind }
+func (native) Name() job.Scheduler                  { return job.Native }
+func (b native) GroupKind() schema.GroupVersionKind { return b.kind }
 
-// Group has no Workload: that is optional, and the scheduler needs nothing from it. Its
-// priority field requires another feature gate, so only the pods have a priority; it has
-// no fields for resources or a timeout.
-func (native) Group(j *job.Job, labels map[string]string) Object {
-	version, kind := nativeKind.ToAPIVersionAndKind()
-	return &schedulingv1alpha2.PodGroup{
-		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name, Labels: maps.Clone(labels)},
-		Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: j.Gang.MinMember},
-		}},
+// Group has no Workload: that is optional, and the scheduler needs nothing from it. It
+// has no fields for resources or a timeout. It is unstructured, because the client
+// libraries of one release do not have the kind of the other.
+func (b native) Group(j *job.Job, labels map[string]string) Object {
+	spec := map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(j.Gang.MinMember)}}}
+	// From v1beta1 on, the scheduler uses the priority of the group instead of that of its
+	// pods. In v1alpha2 the field needs another feature gate.
+	if class := nativePriorityClass(j); class != "" && b.kind != nativeAlpha {
+		spec["priorityClassName"] = class
 	}
+	return customGroup(b.kind, j, labels, spec)
+}
+
+// nativePriorityClass is the class of the workers, which may set one of their own.
+func nativePriorityClass(j *job.Job) string {
+	return cmp.Or(j.Worker.Template.Spec.PriorityClassName, j.Gang.PriorityClass)
 }
 
 func (b native) Join(j *job.Job, template *corev1.PodTemplateSpec) {

@@ -21,7 +21,8 @@ var volcanoKind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Versio
 
 var volcanoScheduler = scheduler{
 	name: job.Volcano, podScheduler: "volcano", hasQueues: true,
-	backend: func(podScheduler string) Backend { return volcano{podScheduler} },
+	kinds:   []schema.GroupVersionKind{volcanoKind},
+	backend: func(_ schema.GroupVersionKind, podScheduler string) Backend { return volcano{podScheduler} },
 	remedy:  "install Volcano",
 }
 

@@ -39,9 +39,10 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 			TTLSecondsAfterFinished: spec.RunPolicy.TTLSecondsAfterFinished,
 		},
 	}
-	if managedBy := orElse(spec.RunPolicy.ManagedBy, ""); managedBy != v2beta1.ManagedByMPIOperator {
+	if managedBy := orElse(spec.RunPolicy.ManagedBy, ""); managedBy != v2beta1.ManagedByMPIOperator && managedBy != training.ManagedByTrireme {
 		job.ManagedBy = managedBy
 	}
+	job.NetworkPolicy = defaults.NetworkPolicy
 	if spec.NetworkPolicy != nil {
 		job.NetworkPolicy = spec.NetworkPolicy.Template
 	}

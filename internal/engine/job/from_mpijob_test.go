@@ -134,7 +134,7 @@ func TestMPIJobImplementation(t *testing.T) {
 
 func TestMPIJobManagedBy(t *testing.T) {
 	for managedBy, want := range map[string]string{
-		"": "", v2beta1.ManagedByMPIOperator: "", training.ManagedByMultiKueue: training.ManagedByMultiKueue, "example.com/mine": "example.com/mine",
+		"": "", v2beta1.ManagedByMPIOperator: "", training.ManagedByTrireme: "", training.ManagedByMultiKueue: training.ManagedByMultiKueue, "example.com/mine": "example.com/mine",
 	} {
 		got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = &managedBy }), defaults())
 		if got.ManagedBy != want {

@@ -39,6 +39,7 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 	if managedBy := orElse(spec.ManagedBy, ""); managedBy != v2alpha1.ManagedByTrainJobController {
 		job.ManagedBy = managedBy
 	}
+	job.NetworkPolicy = defaults.NetworkPolicy
 	if spec.NetworkPolicy != nil {
 		job.NetworkPolicy = spec.NetworkPolicy.Template
 	}

@@ -135,6 +135,8 @@ type Defaults struct {
 	// RunAsUser is the UID of pods that set none and must not run as root. Nil leaves the
 	// choice to the cluster, as OpenShift requires.
 	RunAsUser *int64
+	// NetworkPolicy is the template of jobs that set none; empty creates no NetworkPolicy.
+	NetworkPolicy training.NetworkPolicyTemplate
 }
 
 const (

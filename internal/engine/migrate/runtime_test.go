@@ -48,7 +48,7 @@ func TestRuntimesOfANamespace(t *testing.T) {
 // same needs no runtime of its own.
 func TestAnInstalledRuntimeIsTaken(t *testing.T) {
 	var intel v2alpha1.ClusterTrainingRuntime
-	data, err := os.ReadFile("../../../config/runtimes/mpi-intel-cpu.yaml")
+	data, err := os.ReadFile("../../../charts/trireme/files/runtimes/mpi-intel-cpu.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -226,7 +226,7 @@ func hasNothingTwice(t testing.TB, plural string, object any) bool {
 
 func schemaOf(t testing.TB, plural string) *structural.Structural {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../../config/crd", "kubeflow.org_"+plural+".yaml"))
+	text, err := os.ReadFile(filepath.Join("../../../charts/trireme/crds", "kubeflow.org_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,11 +50,11 @@ func restrictedEgress(j *job.Job, ports []int32) []networkingv1.NetworkPolicyEgr
 		// pods of kube-system or openshift-dns, a cache at an address of the node, or set
 		// in the pod's own dnsConfig. A narrower rule would protect little, because every
 		// nameserver forwards queries.
-		{Ports: append(portsOf(corev1.ProtocolUDP, dnsPorts), portsOf(corev1.ProtocolTCP, dnsPorts)...)},
+		{Ports: DNSPorts()},
 	}
 	// A rule with an empty list of ports would open them all.
 	if len(ports) > 0 {
-		rules = append(rules, networkingv1.NetworkPolicyEgressRule{Ports: portsOf(corev1.ProtocolTCP, ports)})
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{Ports: Ports(corev1.ProtocolTCP, ports)})
 	}
 	return rules
 }
@@ -67,7 +67,13 @@ func ownPods(j *job.Job) []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: Selector(j)}}}
 }
 
-func portsOf(protocol corev1.Protocol, numbers []int32) []networkingv1.NetworkPolicyPort {
+// DNSPorts are the ports of nameservers in a rule.
+func DNSPorts() []networkingv1.NetworkPolicyPort {
+	return append(Ports(corev1.ProtocolUDP, dnsPorts), Ports(corev1.ProtocolTCP, dnsPorts)...)
+}
+
+// Ports are the ports of a rule.
+func Ports(protocol corev1.Protocol, numbers []int32) []networkingv1.NetworkPolicyPort {
 	ports := make([]networkingv1.NetworkPolicyPort, 0, len(numbers))
 	for _, number := range numbers {
 		port := intstr.FromInt32(number)

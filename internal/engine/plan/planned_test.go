@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,10 +29,10 @@ const initializerImage = "registry.example.com/trireme/initializer:v0.1.0"
 // Gang schedulers of clusters.
 var (
 	noGang          = gang.Available{}
-	hasCoscheduling = gang.Available{Served: []job.Scheduler{job.Coscheduling}}
-	hasVolcano      = gang.Available{Served: []job.Scheduler{job.Volcano}}
-	hasNative       = gang.Available{Served: []job.Scheduler{job.Native}}
-	hasKAI          = gang.Available{Served: []job.Scheduler{job.KAI}}
+	hasCoscheduling = gang.Available{Served: gang.Kinds(job.Coscheduling)}
+	hasVolcano      = gang.Available{Served: gang.Kinds(job.Volcano)}
+	hasNative       = gang.Available{Served: gang.Kinds(job.Native)}
+	hasKAI          = gang.Available{Served: gang.Kinds(job.KAI)}
 	everyGang       = []gang.Available{noGang, hasCoscheduling, hasVolcano, hasKAI, hasNative}
 )
 
@@ -112,7 +111,7 @@ func existing(j *job.Job, role string, restart int32, phases ...corev1.PodPhase)
 var kinds = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, schedulingv1alpha2.AddToScheme, jobset.AddToScheme,
+		corev1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, jobset.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // The kinds are constants of the libraries.

@@ -138,7 +138,7 @@ func (mc *mpiJobCheck) runPolicy() {
 		mc.refuse(field.Invalid(at.Child("cleanPodPolicy"), *policy.CleanPodPolicy,
 			fmt.Sprintf("differs from spec.cleanPodPolicy, which is %s; set one of them", *own)))
 	}
-	managedBy(mc.Findings, at.Child("managedBy"), policy.ManagedBy, v2beta1.ManagedByMPIOperator, training.ManagedByMultiKueue)
+	managedBy(mc.Findings, at.Child("managedBy"), policy.ManagedBy, v2beta1.ManagedByMPIOperator, training.ManagedByMultiKueue, training.ManagedByTrireme)
 	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
 		replica := mc.mpiJob.Spec.MPIReplicaSpecs[role]
 		if replica != nil && (replica.RestartPolicy == v2beta1.RestartPolicyAlways || replica.RestartPolicy == v2beta1.RestartPolicyExitCode) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
@@ -29,6 +30,10 @@ func (r *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	before, after := old.Spec.DeepCopy(), changed.Spec.DeepCopy()
 	suspended := isTrue(before.RunPolicy.Suspend) || isTrue(after.RunPolicy.Suspend)
 	after.RunPolicy.Suspend = before.RunPolicy.Suspend
+	if before.RunPolicy.ManagedBy == nil && isNamed(after) && job.StartedByTrireme(old) {
+		// The operator names itself in its jobs before mpi-operator is started.
+		after.RunPolicy.ManagedBy = nil
+	}
 	if suspended {
 		for _, role := range slices.Sorted(maps.Keys(after.MPIReplicaSpecs)) {
 			if earlier, replica := before.MPIReplicaSpecs[role], after.MPIReplicaSpecs[role]; earlier != nil && replica != nil {
@@ -41,6 +46,11 @@ func (r *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	findings.refuse(unchanged(field.NewPath("spec"), before, after)...)
 	changedLabels(findings, &old.ObjectMeta, &changed.ObjectMeta, job.KindMPIJob)
 	return findings
+}
+
+// isNamed reports whether an MPIJob names Trireme as its controller.
+func isNamed(spec *v2beta1.MPIJobSpec) bool {
+	return spec.RunPolicy.ManagedBy != nil && *spec.RunPolicy.ManagedBy == training.ManagedByTrireme
 }
 
 // ignorePlacement reverts what Kueue may change in the templates of a suspended job:

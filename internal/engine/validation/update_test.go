@@ -63,6 +63,24 @@ func TestUpdateMPIJob(t *testing.T) {
 			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.MPIReplicaSpecs["Worker"].Replicas = nil },
 			want:   immutable("spec.mpiReplicaSpecs.Worker.replicas"),
 		},
+		"our name in a job that we have started": {
+			old:    func(mpiJob *v2beta1.MPIJob) { mpiJob.Status.Phase = training.PhaseRunning },
+			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByTrireme) },
+		},
+		"our name in a job of mpi-operator": {
+			old: func(mpiJob *v2beta1.MPIJob) {
+				mpiJob.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobCreated}}
+			},
+			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByTrireme) },
+			want:   immutable("spec.runPolicy.managedBy"),
+		},
+		"our name instead of another": {
+			old: func(mpiJob *v2beta1.MPIJob) {
+				mpiJob.Status.Phase, mpiJob.Spec.RunPolicy.ManagedBy = training.PhaseRunning, new(v2beta1.ManagedByMPIOperator)
+			},
+			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByTrireme) },
+			want:   immutable("spec.runPolicy.managedBy"),
+		},
 		"a value deep in a template": {
 			change: func(mpiJob *v2beta1.MPIJob) {
 				launcherOf(mpiJob).SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(0))}

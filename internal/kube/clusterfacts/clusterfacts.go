@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
@@ -113,18 +114,11 @@ func (r *Reader) find(ctx context.Context, key client.ObjectKey, object client.O
 // Runtime returns the runtime of a TrainJob, or nil. A runtime that is being deleted is
 // treated as absent: its finalizers may keep it for long.
 func (r *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
-	if ref.Kind == v2alpha1.RuntimeKindCluster {
-		var runtime v2alpha1.ClusterTrainingRuntime
-		if found, err := r.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
-			return nil, err
-		}
-		return &runtime.Spec, nil
-	}
-	var runtime v2alpha1.TrainingRuntime
-	if found, err := r.find(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
+	key, object, spec := jobview.RuntimeToRead(namespace, *ref)
+	if found, err := r.find(ctx, key, object); !found || object.GetDeletionTimestamp() != nil {
 		return nil, err
 	}
-	return &runtime.Spec, nil
+	return spec, nil
 }
 
 // anyNodeHas returns true if nodes cannot be read.

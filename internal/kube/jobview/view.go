@@ -35,6 +35,9 @@ type View struct {
 	Conditions []metav1.Condition
 	// Suspend is spec.suspend, set by the user or by a queue.
 	Suspend bool
+	// OfMPIOperator: mpi-operator runs the job, not Trireme. Its status has conditions
+	// only.
+	OfMPIOperator bool
 }
 
 // Of returns the view of a job.
@@ -50,9 +53,30 @@ func Of(object client.Object) *View {
 				Message: condition.Message, LastTransitionTime: condition.LastTransitionTime,
 			})
 		}
+		if view.OfMPIOperator = job.IsOfMPIOperator(read); view.OfMPIOperator {
+			view.setPhaseOfMPIOperator()
+		}
 		return view
 	default:
 		panic(fmt.Sprintf("%T is not a job", object))
+	}
+}
+
+// setPhaseOfMPIOperator derives the phase from the conditions of mpi-operator.
+func (view *View) setPhaseOfMPIOperator() {
+	view.Phase = training.PhasePending
+	for _, derived := range []struct {
+		condition v2beta1.JobConditionType
+		phase     training.Phase
+	}{{v2beta1.JobRunning, training.PhaseRunning}, {v2beta1.JobSucceeded, training.PhaseSucceeded}, {v2beta1.JobFailed, training.PhaseFailed}} {
+		condition := meta.FindStatusCondition(view.Conditions, string(derived.condition))
+		if condition == nil || condition.Status != metav1.ConditionTrue {
+			continue
+		}
+		view.Phase = derived.phase
+		if derived.phase == training.PhaseFailed {
+			view.FailureMessage = condition.Message
+		}
 	}
 }
 
@@ -96,6 +120,9 @@ func (view *View) IsRestarting() bool {
 
 // Explanation returns the operator's message for the state of the job.
 func (view *View) Explanation() string {
+	if view.OfMPIOperator && !view.Finished() {
+		return "mpi-operator runs this job"
+	}
 	if view.Phase == training.PhaseFailed {
 		return view.FailureMessage
 	}
@@ -199,18 +226,22 @@ func (view *View) Model(ctx context.Context, reader client.Reader) (*job.Job, er
 // ErrNoRuntime: the runtime of a TrainJob does not exist.
 var ErrNoRuntime = errors.New("the job's runtime does not exist")
 
+// RuntimeToRead returns the key of the runtime that a reference in a namespace names, an
+// empty object to read it into, and the spec of that object.
+func RuntimeToRead(namespace string, ref v2alpha1.RuntimeRef) (client.ObjectKey, client.Object, *v2alpha1.TrainingRuntimeSpec) {
+	if ref.Kind == v2alpha1.RuntimeKindNamespaced {
+		runtime := &v2alpha1.TrainingRuntime{}
+		return client.ObjectKey{Namespace: namespace, Name: ref.Name}, runtime, &runtime.Spec
+	}
+	runtime := &v2alpha1.ClusterTrainingRuntime{}
+	return client.ObjectKey{Name: ref.Name}, runtime, &runtime.Spec
+}
+
 // RuntimeOf reads the runtime of a TrainJob.
 func RuntimeOf(ctx context.Context, reader client.Reader, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
-	ref := &trainJob.Spec.RuntimeRef
-	var err error
-	var spec *v2alpha1.TrainingRuntimeSpec
-	if ref.Kind == v2alpha1.RuntimeKindNamespaced {
-		var runtime v2alpha1.TrainingRuntime
-		err, spec = reader.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: ref.Name}, &runtime), &runtime.Spec
-	} else {
-		var runtime v2alpha1.ClusterTrainingRuntime
-		err, spec = reader.Get(ctx, client.ObjectKey{Name: ref.Name}, &runtime), &runtime.Spec
-	}
+	ref := trainJob.Spec.RuntimeRef
+	key, object, spec := RuntimeToRead(trainJob.Namespace, ref)
+	err := reader.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: %s %s", ErrNoRuntime, ref.Kind, ref.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -45,6 +46,35 @@ func TestStates(t *testing.T) {
 			}
 			if row := Of(trainJob).Row(); row.Status != tc.want {
 				t.Errorf("a list shows %s, want %s", row.Status, tc.want)
+			}
+		})
+	}
+}
+
+// mpi-operator writes conditions and no phase.
+func TestJobsOfMPIOperator(t *testing.T) {
+	condition := func(kind v2beta1.JobConditionType, status corev1.ConditionStatus) v2beta1.JobCondition {
+		return v2beta1.JobCondition{Type: kind, Status: status, Message: "said " + string(kind)}
+	}
+	created, stopped := condition(v2beta1.JobCreated, "True"), condition(v2beta1.JobRunning, "False")
+	for name, tc := range map[string]struct {
+		conditions            []v2beta1.JobCondition
+		suspend               bool
+		want, wantExplanation string
+	}{
+		"created":   {conditions: []v2beta1.JobCondition{created}, want: "Pending", wantExplanation: "mpi-operator runs this job"},
+		"running":   {conditions: []v2beta1.JobCondition{created, condition(v2beta1.JobRunning, "True")}, want: "Running", wantExplanation: "mpi-operator runs this job"},
+		"suspended": {conditions: []v2beta1.JobCondition{created, condition(v2beta1.JobSuspended, "True"), stopped}, suspend: true, want: "Suspended", wantExplanation: "mpi-operator runs this job"},
+		"succeeded": {conditions: []v2beta1.JobCondition{created, stopped, condition(v2beta1.JobSucceeded, "True")}, want: "Succeeded", wantExplanation: "said Succeeded"},
+		"failed":    {conditions: []v2beta1.JobCondition{created, stopped, condition(v2beta1.JobFailed, "True")}, want: "Failed", wantExplanation: "said Failed"},
+		"new":       {want: "Submitted", wantExplanation: "Waiting for the operator to process the job"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mpiJob := &v2beta1.MPIJob{Status: v2beta1.MPIJobStatus{Conditions: tc.conditions}}
+			mpiJob.Spec.RunPolicy.Suspend = &tc.suspend
+			row := Of(mpiJob).Row()
+			if row.Status != tc.want || row.Message != tc.wantExplanation {
+				t.Errorf("a list shows %q with %q, want %q with %q", row.Status, row.Message, tc.want, tc.wantExplanation)
 			}
 		})
 	}

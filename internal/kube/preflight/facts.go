@@ -49,6 +49,8 @@ type Facts struct {
 	// Previous is the status of the job, Conditions its conditions.
 	Previous   diagnosis.Previous
 	Conditions []metav1.Condition
+	// OfMPIOperator: mpi-operator runs the job.
+	OfMPIOperator bool
 
 	// NamespaceObject is nil if the namespace does not exist.
 	NamespaceObject Known[*corev1.Namespace]

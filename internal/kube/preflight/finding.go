@@ -89,8 +89,9 @@ var ofStoredJobs = []Check{
 // first.
 func Diagnose(facts *Facts) []Finding {
 	checks := ofStoredJobs
-	if facts.elsewhere() {
-		// The job runs in another cluster, so only its status can be checked.
+	if facts.elsewhere() || facts.OfMPIOperator {
+		// The job runs in another cluster, or has other objects than ours: only its status
+		// can be checked.
 		checks = checks[:1]
 	}
 	var findings []Finding

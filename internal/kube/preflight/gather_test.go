@@ -211,7 +211,7 @@ func TestGatherOptionalKinds(t *testing.T) {
 		kinds = append(kinds, kind.Kind)
 	}
 	slices.Sort(kinds)
-	if diff := cmp.Diff([]string{"LocalQueue", "LocalQueue", "PodGroup", "PodGroup", "PodGroup", "PodGroup", "Workload", "Workload"}, kinds); diff != "" {
+	if diff := cmp.Diff([]string{"LocalQueue", "LocalQueue", "PodGroup", "PodGroup", "PodGroup", "PodGroup", "PodGroup", "Workload", "Workload"}, kinds); diff != "" {
 		t.Error(diff)
 	}
 }

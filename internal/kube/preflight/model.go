@@ -29,6 +29,7 @@ func (g *Gatherer) factsOf(object client.Object) *Facts {
 		facts.RuntimeRef = fmt.Sprintf("%s %s", object.Spec.RuntimeRef.Kind, object.Spec.RuntimeRef.Name)
 	case *v2beta1.MPIJob:
 		facts.Kind, facts.Previous = job.KindMPIJob, diagnosis.FromMPIJob(object)
+		facts.OfMPIOperator = job.IsOfMPIOperator(object)
 		for _, condition := range object.Status.Conditions {
 			facts.Conditions = append(facts.Conditions, metav1.Condition{
 				Type: string(condition.Type), Status: metav1.ConditionStatus(condition.Status), Reason: condition.Reason, Message: condition.Message,

@@ -26,6 +26,11 @@ var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "KubernetesToo
 // status reports what the job's own status says.
 func status(facts *Facts) []Finding {
 	switch {
+	case facts.OfMPIOperator:
+		return []Finding{{
+			Rank: Note, Title: "mpi-operator runs the job", Cause: "Trireme does not check jobs of mpi-operator.",
+			Object: resourceOf(facts.Kind) + "/" + facts.Name, Fix: fmt.Sprintf("kubectl describe mpijob %s -n %s", facts.Name, facts.Namespace), Documentation: pageJobs,
+		}}
 	case facts.hasFailed():
 		return []Finding{facts.failure()}
 	case facts.hasSucceeded():

@@ -57,6 +57,7 @@ func TestStatus(t *testing.T) {
 		}},
 		"a job that nobody has looked at":       {change: func(facts *Facts) { facts.Previous.Phase = "" }, want: []string{"certain: The operator has not processed the job"}, fix: "kubectl logs -n trireme-system"},
 		"a job that is new":                     {change: func(facts *Facts) { facts.Previous.Phase, facts.Previous.Submitted = "", ago(5) }},
+		"a job of mpi-operator":                 {change: func(facts *Facts) { facts.OfMPIOperator = true }, want: []string{"note: mpi-operator runs the job"}, fix: "kubectl describe mpijob"},
 		"a job of another operator":             {change: func(facts *Facts) { facts.Previous.Phase, facts.Job.ManagedBy = "", "kueue" }, want: []string{"note: Another controller manages the job"}},
 		"a job that succeeded":                  {change: succeeds},
 		"a job whose command failed":            {change: fails(training.FailureTraining, "exit code 1"), want: []string{"cause: The job failed: TrainingError"}, fix: "logs job -n team"},

@@ -30,6 +30,9 @@ import (
 type validator[T client.Object] struct {
 	create func(ctx context.Context, object T, bytes int) (*validation.Findings, error)
 	update func(ctx context.Context, old, changed T, bytes int) (*validation.Findings, error)
+	// isOurs reports whether an object is validated and audited; nil if all are. old is
+	// the stored object, and is nil for a new one.
+	isOurs func(old, object T) bool
 	// references are the objects that the author of a new object needs permission for; nil
 	// if there are none. An update cannot add any: the fields are immutable.
 	references func(object T) []validation.Reference
@@ -38,22 +41,23 @@ type validator[T client.Object] struct {
 // Handlers returns the webhooks by path. They read from the cache; live is for objects
 // that are not in the cache yet, and for permissions of users. If the caller is not
 // verified as the API server, messages have no quota figures, and audit lines say so.
-func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
+// MPIJobs that are not in the share are accepted as they are.
+func Handlers(rules *validation.Rules, share job.Share, cache client.Reader, live Live, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
 	reader := &clusterfacts.Reader{Cache: cache, Live: live, HidesQuota: !isVerified}
 	if !isVerified {
 		audit = audit.unverified()
 	}
 	return map[string]http.Handler{
-		CreatorPath:        creatorHandler(),
-		mpiJobPath:         handle(mpiJobs(rules, reader), live, scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
+		CreatorPath:        creatorHandler(share),
+		mpiJobPath:         handle(mpiJobs(rules, share, reader), live, scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
 		trainJobPath:       handle(trainJobs(rules, reader), live, scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
 		runtimePath:        handle(runtimes(rules), live, scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
 		clusterRuntimePath: handle(clusterRuntimes(rules), live, scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
 	}
 }
 
-func mpiJobs(rules *validation.Rules, reader *clusterfacts.Reader) validator[*v2beta1.MPIJob] {
-	return validator[*v2beta1.MPIJob]{
+func mpiJobs(rules *validation.Rules, share job.Share, reader *clusterfacts.Reader) validator[*v2beta1.MPIJob] {
+	checks := validator[*v2beta1.MPIJob]{
 		create: func(ctx context.Context, mpiJob *v2beta1.MPIJob, bytes int) (*validation.Findings, error) {
 			in, err := reader.Of(ctx, job.KindMPIJob, mpiJob.Namespace, mpiJob.Name)
 			if err != nil {
@@ -67,6 +71,25 @@ func mpiJobs(rules *validation.Rules, reader *clusterfacts.Reader) validator[*v2
 		},
 		references: validation.MPIJobReferences,
 	}
+	if share != job.ShareAll {
+		checks.isOurs = func(old, mpiJob *v2beta1.MPIJob) bool { return isOurs(share, old, mpiJob) }
+	}
+	return checks
+}
+
+// isOurs reports whether a new MPIJob is ours, or a stored one is before or after the
+// request: otherwise a job of mpi-operator could be made ours while it is running. Only
+// the status of a stored job is what an operator wrote.
+func isOurs(share job.Share, old, mpiJob *v2beta1.MPIJob) bool {
+	if old != nil && share.Judges(old) {
+		return true
+	}
+	if mpiJob == nil {
+		return false
+	}
+	var sent v2beta1.MPIJob
+	sent.Spec.RunPolicy.ManagedBy = mpiJob.Spec.RunPolicy.ManagedBy
+	return share.Judges(&sent)
 }
 
 func trainJobs(rules *validation.Rules, reader *clusterfacts.Reader) validator[*v2alpha1.TrainJob] {
@@ -116,32 +139,60 @@ func runtimeValidator[T client.Object](rules *validation.Rules, spec func(T) *v2
 func handle[T client.Object](validator validator[T], reviewer Reviewer, scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
 	decoder := admission.NewDecoder(scheme)
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		response := answer(ctx, validator, reviewer, decoder, &request, empty)
-		audit.write(&request, &response)
+		response, isOurs := answer(ctx, validator, reviewer, decoder, &request, empty)
+		if isOurs {
+			audit.write(&request, &response)
+		}
 		return response
 	})}
 }
 
-func answer[T client.Object](ctx context.Context, validator validator[T], reviewer Reviewer, decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
-	object := empty()
-	if request.Operation == admissionv1.Delete {
-		return admission.Allowed("")
+// answer also reports whether the object is ours.
+func answer[T client.Object](ctx context.Context, validator validator[T], reviewer Reviewer, decoder admission.Decoder, request *admission.Request, empty func() T) (admission.Response, bool) {
+	var object, old T
+	if request.Operation == admissionv1.Delete && validator.isOurs == nil {
+		return admission.Allowed(""), true
 	}
+	if err := decode(decoder, request, empty, &object, &old); err != nil {
+		if request.Operation == admissionv1.Delete {
+			return admission.Allowed(""), true
+		}
+		return admission.Errored(http.StatusBadRequest, err), true
+	}
+	if validator.isOurs != nil && !validator.isOurs(old, object) {
+		return admission.Allowed(""), false
+	}
+	if request.Operation == admissionv1.Delete {
+		return admission.Allowed(""), true
+	}
+	return judge(ctx, validator, reviewer, request, old, object), true
+}
+
+// decode reads the objects that a request of its operation has.
+func decode[T client.Object](decoder admission.Decoder, request *admission.Request, empty func() T, object, old *T) error {
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
 		if err := job.CheckQuantities(raw); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
+			return err
 		}
 	}
-	if err := decoder.Decode(*request, object); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	if request.Operation != admissionv1.Delete {
+		*object = empty()
+		if err := decoder.DecodeRaw(request.Object, *object); err != nil {
+			return err
+		}
 	}
+	if request.Operation == admissionv1.Create {
+		return nil
+	}
+	*old = empty()
+	return decoder.DecodeRaw(request.OldObject, *old)
+}
+
+// judge validates an object that is created or changed.
+func judge[T client.Object](ctx context.Context, validator validator[T], reviewer Reviewer, request *admission.Request, old, object T) admission.Response {
 	var findings *validation.Findings
 	var err error
 	if request.Operation == admissionv1.Update {
-		old := empty()
-		if err := decoder.DecodeRaw(request.OldObject, old); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
 		findings, err = validator.update(ctx, old, object, size(request, object))
 	} else {
 		findings, err = validator.create(ctx, object, size(request, object))

@@ -37,9 +37,17 @@ type operation struct {
 
 // creatorHandler sets the creator of every new job, whatever the client sent, and reverts
 // later changes. It also adds the labels that select jobs, and the name that one of them
-// contains. Admission changes nothing else.
-func creatorHandler() http.Handler {
+// contains. Where mpi-operator may run, it names Trireme in new MPIJobs; those of
+// mpi-operator it does not change. Admission changes nothing else.
+func creatorHandler(share job.Share) http.Handler {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
+		naming, ours, err := managedByPatch(share, &request.AdmissionRequest)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		if !ours {
+			return admission.Allowed("")
+		}
 		object, err := metadataOf(request.Object.Raw)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
@@ -48,6 +56,7 @@ func creatorHandler() http.Handler {
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
+		patch = append(patch, naming...)
 		patch = append(patch, namePatch(object)...)
 		patch = append(patch, labelPatch(job.Kind(request.Kind.Kind), object)...)
 		if len(patch) == 0 {

@@ -28,6 +28,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
@@ -115,7 +116,13 @@ func untouched(t *testing.T) Live {
 // ask sends a request to the webhook of a kind, as the API server does.
 func ask(t *testing.T, cache client.Reader, live Live, audit io.Writer, path string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
-	handler := Handlers(validation.NewRules(config.Default(), false), cache, live, scheme, NewAudit(audit), true)[path]
+	return askWith(t, job.ShareAll, cache, live, audit, path, request)
+}
+
+// askWith is ask where Trireme runs a share of the MPIJobs.
+func askWith(t *testing.T, share job.Share, cache client.Reader, live Live, audit io.Writer, path string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	handler := Handlers(validation.NewRules(config.Default(), false), share, cache, live, scheme, NewAudit(audit), true)[path]
 	if handler == nil {
 		t.Fatalf("nobody serves %s", path)
 	}

@@ -2,7 +2,7 @@
 
 package admission
 
-// webhookPaths are the paths of the webhooks of config/webhook, by name.
+// webhookPaths are the paths of the webhooks of the chart, by name.
 var webhookPaths = map[string]string{
 	"job-creator.kubeflow.org":                       CreatorPath,
 	"mpijob-validation.kubeflow.org":                 mpiJobPath,

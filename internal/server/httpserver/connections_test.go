@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // connect opens a connection from a local address, which is closed with the test.
@@ -83,7 +85,7 @@ func TestConnectionsOfOneSource(t *testing.T) {
 		t.Errorf("%s refusals are counted", got)
 	}
 	held[0].Close()
-	eventually(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.1")) })
+	eventually.Holds(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.1")) })
 }
 
 func TestConnectionsOfAll(t *testing.T) {
@@ -102,7 +104,7 @@ func TestConnectionsOfAll(t *testing.T) {
 		t.Errorf("%s connections are counted", got)
 	}
 	held.Close()
-	eventually(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.3")) })
+	eventually.Holds(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.3")) })
 }
 
 // A connection counts before it has sent anything, and until a WebSocket on it ends.
@@ -111,7 +113,7 @@ func TestIdleConnectionsCount(t *testing.T) {
 	for range 2 {
 		running.connect(t, "127.0.0.1")
 	}
-	eventually(t, "both are counted", func() bool { return running.metric(t, "trireme_server_connections") == "2" })
+	eventually.Holds(t, "both are counted", func() bool { return running.metric(t, "trireme_server_connections") == "2" })
 	config := &tls.Config{InsecureSkipVerify: true}
 	if err := tls.Client(running.connect(t, "127.0.0.1"), config).HandshakeContext(t.Context()); err == nil {
 		t.Error("one more is served")

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // The server does not wait for an announced body that is not sent, with and without
@@ -120,7 +122,7 @@ func TestAuditOfCallsRefusedByGRPC(t *testing.T) {
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateAnything", wrapperspb.String("x"), &answer); status.Code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
-	eventually(t, "both are in the audit", func() bool { return strings.Count(running.audit.String(), "\n") >= 2 })
+	eventually.Holds(t, "both are in the audit", func() bool { return strings.Count(running.audit.String(), "\n") >= 2 })
 	var got []string
 	for _, line := range lines(t, running.audit) {
 		got = append(got, fmt.Sprint(line["user"], " ", line["verb"], " ", line["code"], " ", line["result"]))
@@ -151,7 +153,7 @@ func TestAuditAfterDisconnect(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
-	eventually(t, "the call is in the audit", func() bool { return strings.Contains(running.audit.String(), "\n") })
+	eventually.Holds(t, "the call is in the audit", func() bool { return strings.Contains(running.audit.String(), "\n") })
 	if got := lines(t, running.audit); len(got) != 1 || got[0]["code"] != 499.0 {
 		t.Errorf("the audit has %v", got)
 	}
@@ -205,7 +207,7 @@ func TestGRPCStreamNotRead(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream is cut off", func() bool {
+	eventually.Holds(t, "the stream is cut off", func() bool {
 		running.users.mutex.Lock()
 		defer running.users.mutex.Unlock()
 		jane := running.users.users["jane"]
@@ -318,7 +320,7 @@ func TestManyLargeBodies(t *testing.T) {
 		sending.Go(func() { post("jane", "small") })
 	}
 	sending.Go(func() { post("max", large) })
-	eventually(t, "those that may be are held", func() bool { return held.Load() == maxLargeBodies+20+1 })
+	eventually.Holds(t, "those that may be are held", func() bool { return held.Load() == maxLargeBodies+20+1 })
 	if code := post("jane", large); code != 429 {
 		t.Errorf("one more over HTTP gets %d", code)
 	}
@@ -327,7 +329,7 @@ func TestManyLargeBodies(t *testing.T) {
 	}
 	close(hold)
 	sending.Wait()
-	eventually(t, "there is room again", func() bool { return post("jane", large) == 200 && invoke("jane", large) == nil })
+	eventually.Holds(t, "there is room again", func() bool { return post("jane", large) == 200 && invoke("jane", large) == nil })
 }
 
 // A panic in a gRPC stream ends only that stream.
@@ -348,7 +350,7 @@ func TestGRPCStreamPanic(t *testing.T) {
 			t.Errorf("the client learns %v", err)
 		}
 	}
-	eventually(t, "no stream is left", func() bool {
+	eventually.Holds(t, "no stream is left", func() bool {
 		running.users.mutex.Lock()
 		defer running.users.mutex.Unlock()
 		return running.users.users["jane"].streams == 0

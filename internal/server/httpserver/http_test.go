@@ -17,6 +17,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // api is a small fake API.
@@ -237,7 +238,7 @@ func TestStreams(t *testing.T) {
 	}
 	running.guard.revoke("jane")
 	wantLine(t, watching, "Unauthorized")
-	eventually(t, "the stream is counted no longer", func() bool {
+	eventually.Holds(t, "the stream is counted no longer", func() bool {
 		running.users.mutex.Lock()
 		defer running.users.mutex.Unlock()
 		return running.users.users["jane"].streams == 0 && running.users.users["max"].streams == 1

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // A thousand streams leak nothing, over HTTP and over gRPC.
@@ -72,7 +74,7 @@ func TestStreamsDoNotLeak(t *testing.T) {
 		}
 		opening.Wait()
 		client.CloseIdleConnections()
-		eventually(t, "all streams have ended", func() bool {
+		eventually.Holds(t, "all streams have ended", func() bool {
 			running.users.mutex.Lock()
 			defer running.users.mutex.Unlock()
 			return running.users.users["jane"].streams == 0
@@ -82,7 +84,7 @@ func TestStreamsDoNotLeak(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	before := runtime.NumGoroutine()
 	openAndClose(streams)
-	eventually(t, fmt.Sprintf("there are %d goroutines, as before", before), func() bool { return runtime.NumGoroutine() <= before+10 })
+	eventually.Holds(t, fmt.Sprintf("there are %d goroutines, as before", before), func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
 // balancer works like a Service: each connection goes to a ready server.

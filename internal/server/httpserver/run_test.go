@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // pair is a certificate for a name, with its key, in files.
@@ -65,7 +67,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 		}
 	}
 	pair.write(t, "after.example")
-	eventually(t, "the new certificate is shown", func() bool {
+	eventually.Holds(t, "the new certificate is shown", func() bool {
 		certificate, _ := running.shown(t)
 		return certificate.VerifyHostname("after.example") == nil
 	})
@@ -123,7 +125,7 @@ func TestGracefulShutdown(t *testing.T) {
 	<-begun
 
 	running.stop()
-	eventually(t, "readiness ends", func() bool { return running.do(t, http.MethodGet, "/readyz", "", nil).code == 503 })
+	eventually.Holds(t, "readiness ends", func() bool { return running.do(t, http.MethodGet, "/readyz", "", nil).code == 503 })
 	if got := running.do(t, http.MethodGet, "/api/v1/namespaces/n/mpijobs/hello", "jane", nil); got.code != 200 {
 		t.Errorf("within the grace a call gets %d", got.code)
 	}

@@ -243,13 +243,3 @@ func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 	}
 	return lines
 }
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: it does not come to that", what)
-		}
-	}
-}

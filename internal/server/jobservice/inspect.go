@@ -199,19 +199,15 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 
 // Runtime returns a runtime of a namespace or, without one, of the cluster.
 func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
-	from, key := auth.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
+	ref := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindNamespaced, Name: name}
 	if namespace == "" {
-		var clusterRuntime v2alpha1.ClusterTrainingRuntime
-		if err := from.Get(ctx, key, &clusterRuntime); err != nil {
-			return nil, err
-		}
-		return new(runtimeOf(v2alpha1.RuntimeKindCluster, &clusterRuntime, &clusterRuntime.Spec)), nil
+		ref.Kind = v2alpha1.RuntimeKindCluster
 	}
-	var namespaceRuntime v2alpha1.TrainingRuntime
-	if err := from.Get(ctx, key, &namespaceRuntime); err != nil {
+	key, object, spec := jobview.RuntimeToRead(namespace, ref)
+	if err := auth.CallerFrom(ctx).Client.Get(ctx, key, object); err != nil {
 		return nil, err
 	}
-	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &namespaceRuntime, &namespaceRuntime.Spec)), nil
+	return new(runtimeOf(ref.Kind, object, spec)), nil
 }
 
 // frameworkOf returns the framework of a runtime; a runtime without an MPI implementation

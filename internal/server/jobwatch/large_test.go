@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // large adds 1 MiB to a job's template.
@@ -56,7 +56,7 @@ func TestLargeJobsAreNotKept(t *testing.T) {
 	// Also a job that becomes large, and one whose status changes.
 	cluster.change("team", "small", large)
 	cluster.change("team", "large-00", func(job *v2beta1.MPIJob) { job.Status.Phase = training.PhaseRunning })
-	eventually(t, "the changes are known", func() bool {
+	eventually.Holds(t, "the changes are known", func() bool {
 		store.lock.RLock()
 		defer store.lock.RUnlock()
 		return store.newest >= cluster.revision
@@ -81,15 +81,6 @@ func TestLargeJobsAreNotKept(t *testing.T) {
 	_, err = cache.Get(t.Context(), jobview.MPIJobs, "team", "missing")
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("%v", err)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it took too long until %s", what)
-		}
 	}
 }
 

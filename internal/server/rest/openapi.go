@@ -14,7 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/trireme-mpi/trireme/config/crd"
+	"github.com/trireme-mpi/trireme/charts"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
@@ -54,7 +54,7 @@ func newDocument(routes []*route, version string) ([]byte, error) {
 
 // addKinds adds the schemas of jobs and runtimes.
 func (s schemas) addKinds() error {
-	for _, content := range crd.All() {
+	for _, content := range charts.CRDs() {
 		var definition struct {
 			Spec struct {
 				Names    struct{ Kind string }

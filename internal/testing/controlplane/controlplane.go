@@ -6,11 +6,13 @@
 package controlplane
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,9 +37,11 @@ func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment 
 	environment.CRDInstallOptions.MaxTime = startTimeout
 	flags := environment.ControlPlane.GetAPIServer().Configure()
 	// As on the local cluster: gangs can be described, and an owner reference
-	// needs rights on the owner, as it does on OpenShift.
-	flags.Append("feature-gates", "GenericWorkload=true", "GangScheduling=true")
-	flags.Append("runtime-config", "scheduling.k8s.io/v1alpha2=true")
+	// needs permission for the owner, as it does on OpenShift.
+	for _, argument := range KubernetesOf(t).APIServerFlags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+		flags.Append(name, value)
+	}
 	flags.Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	// Also if it has started in part.
 	t.Cleanup(func() {
@@ -59,14 +63,45 @@ func assets(t testing.TB) string {
 	if directory := os.Getenv("KUBEBUILDER_ASSETS"); directory != "" {
 		return directory
 	}
-	command := exec.Command("go", "run", "./cmd/cluster", "assets")
-	command.Dir = filepath.Join(repository(), "cluster")
-	command.Stderr = os.Stderr
-	output, err := command.Output()
+	output, err := clusterTool("assets")
 	if err != nil {
 		t.Fatalf("build the API server: %v; `make cluster-build` shows more", err)
 	}
 	return strings.TrimSpace(string(output))
+}
+
+// Kubernetes describes the release that TRIREME_KUBERNETES_VERSION chooses.
+type Kubernetes struct {
+	Version string `json:"version"`
+	// GangAPI is the group and version of native gang scheduling; empty if the release
+	// has none.
+	GangAPI        string   `json:"gangAPI"`
+	APIServerFlags []string `json:"apiServerFlags"`
+}
+
+// KubernetesOf is what the cluster tool, which builds all releases, says of the chosen one.
+func KubernetesOf(t testing.TB) Kubernetes {
+	t.Helper()
+	release, err := chosenRelease()
+	if err != nil {
+		t.Fatalf("read the settings of the API server: %v", err)
+	}
+	return release
+}
+
+var chosenRelease = sync.OnceValues(func() (release Kubernetes, err error) {
+	output, err := clusterTool("assets", "--settings")
+	if err != nil {
+		return release, err
+	}
+	return release, json.Unmarshal(output, &release)
+})
+
+func clusterTool(arguments ...string) ([]byte, error) {
+	command := exec.Command("go", append([]string{"run", "./cmd/cluster"}, arguments...)...)
+	command.Dir = filepath.Join(repository(), "cluster")
+	command.Stderr = os.Stderr
+	return command.Output()
 }
 
 // repository is found from where this file was compiled, because tests run in

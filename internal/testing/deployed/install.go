@@ -8,12 +8,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,19 +24,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// identity is the kubeconfig of a service account with the roles of config/rbac
-// and nothing else.
+// identity is the kubeconfig of a service account with the operator's roles and nothing
+// else.
 func identity(t testing.TB, environment *envtest.Environment) []byte {
 	t.Helper()
 	admin, err := client.New(environment.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"role.yaml", "binding.yaml"} {
-		for _, document := range Documents(t, filepath.Join(Repository(), "config/rbac", file)) {
-			if err := admin.Create(context.Background(), document); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
-			}
+	for _, document := range Manifests(t, "*Role*/trireme-operator") {
+		if err := admin.Create(context.Background(), document); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
 		}
 	}
 	user, err := environment.AddUser(envtest.User{
@@ -56,26 +55,35 @@ func identity(t testing.TB, environment *envtest.Environment) []byte {
 // change that there is no Service here to send requests to.
 func InstallWebhooks(t testing.TB, admin client.Client, port int32) {
 	t.Helper()
-	var judging admissionregistrationv1.ValidatingWebhookConfiguration
-	var noting admissionregistrationv1.MutatingWebhookConfiguration
-	for file, configuration := range map[string]client.Object{"webhooks.yaml": &judging, "creator.yaml": &noting} {
-		if err := yaml.UnmarshalStrict(Read(t, filepath.Join(Repository(), "config/webhook", file)), configuration); err != nil {
+	InstallWebhooksOf(t, admin, port, Manifests(t, "*WebhookConfiguration/trireme"))
+}
+
+// InstallWebhooksOf installs the configurations of another installation.
+func InstallWebhooksOf(t testing.TB, admin client.Client, port int32, configurations []*unstructured.Unstructured) {
+	t.Helper()
+	for _, configuration := range configurations {
+		webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for i := range judging.Webhooks {
-		reachHere(&judging.Webhooks[i].ClientConfig, port)
-	}
-	for i := range noting.Webhooks {
-		reachHere(&noting.Webhooks[i].ClientConfig, port)
-	}
-	for _, configuration := range []client.Object{&judging, &noting} {
-		if err := client.IgnoreNotFound(admin.Delete(context.Background(), configuration.DeepCopyObject().(client.Object))); err != nil {
+		for _, webhook := range webhooks {
+			webhook.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://localhost:%d", port)}
+		}
+		if err := unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"); err != nil {
 			t.Fatal(err)
 		}
-		if err := admin.Create(context.Background(), configuration); err != nil {
-			t.Fatal(err)
-		}
+		Replace(t, admin, configuration)
+	}
+}
+
+// Replace creates an object, in place of one of its name.
+func Replace(t testing.TB, admin client.Client, object client.Object) {
+	t.Helper()
+	if err := client.IgnoreNotFound(admin.Delete(context.Background(), object.DeepCopyObject().(client.Object))); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Create(context.Background(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}
 }
 
@@ -87,7 +95,7 @@ func InstallPolicy(t testing.TB, admin client.Client) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "trireme-operator"}},
 	}
-	for _, document := range Documents(t, filepath.Join(Repository(), "config/webhook/children.yaml")) {
+	for _, document := range Manifests(t, "ValidatingAdmissionPolicy*/trireme-children") {
 		objects = append(objects, document)
 	}
 	for _, object := range objects {
@@ -97,19 +105,34 @@ func InstallPolicy(t testing.TB, admin client.Client) {
 	}
 }
 
-func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32) {
-	webhook.URL = new(fmt.Sprintf("https://localhost:%d", port))
-	webhook.Service = nil
+// Render are the objects of an installation with these values, such as platform=openshift,
+// that one of the selectors selects. It needs bin/helm.
+func Render(t testing.TB, values []string, selectors ...string) []*unstructured.Unstructured {
+	t.Helper()
+	command := exec.Command(filepath.Join(Repository(), "bin/helm"), "template", "trireme", filepath.Join(Repository(), "charts/trireme"), "--namespace", Namespace)
+	for _, value := range values {
+		command.Args = append(command.Args, "--set", value)
+	}
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("render the chart: %v; make bin/helm builds helm", err)
+	}
+	return selected(t, parse(t, "the chart", output), selectors)
 }
 
 // Documents are the YAML documents of a file.
-func Documents(t testing.TB, path string) []*unstructured.Unstructured {
+func Documents(t testing.TB, file string) []*unstructured.Unstructured {
+	t.Helper()
+	return parse(t, file, Read(t, file))
+}
+
+func parse(t testing.TB, file string, content []byte) []*unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
-	for _, text := range strings.Split("\n"+string(Read(t, path)), "\n---") {
+	for _, text := range strings.Split("\n"+string(content), "\n---") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), object); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("%s: %v", file, err)
 		}
 		if len(object.Object) > 0 {
 			found = append(found, object)
@@ -118,10 +141,62 @@ func Documents(t testing.TB, path string) []*unstructured.Unstructured {
 	return found
 }
 
-// Read is what is in a file.
-func Read(t testing.TB, path string) []byte {
+// Manifests are objects of the chart's default installation, selected by kind and name
+// as in "*Role*/trireme-operator".
+func Manifests(t testing.TB, selectors ...string) []*unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	return ManifestsWith(t, "kubernetes", selectors...)
+}
+
+// ManifestsWith are objects of an installation with the values of one of the files in
+// charts/trireme/ci.
+func ManifestsWith(t testing.TB, values string, selectors ...string) []*unstructured.Unstructured {
+	t.Helper()
+	return selected(t, Documents(t, filepath.Join(Repository(), "config/manifests", values+".yaml")), selectors)
+}
+
+func selected(t testing.TB, objects []*unstructured.Unstructured, selectors []string) (found []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		isSelected := func(selector string) bool {
+			matches, err := path.Match(selector, object.GetKind()+"/"+object.GetName())
+			return matches && err == nil
+		}
+		if slices.ContainsFunc(selectors, isSelected) {
+			found = append(found, object)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("the chart has no object %v", selectors)
+	}
+	return found
+}
+
+// Manifest reads one object of the chart's default installation.
+func Manifest(t testing.TB, selector string, object client.Object) {
+	t.Helper()
+	content, err := Manifests(t, selector)[0].MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(content, object); err != nil {
+		t.Fatalf("%s: %v", selector, err)
+	}
+}
+
+// UserRoles are the roles for users of jobs and runtimes.
+func UserRoles(t testing.TB) []*unstructured.Unstructured {
+	t.Helper()
+	return Manifests(t, "ClusterRole*/mpijob-*", "ClusterRole*/trainjob-*", "ClusterRole*/*trainingruntime-*")
+}
+
+// CRDs is the folder with the definitions of the job APIs.
+func CRDs() string { return filepath.Join(Repository(), "charts/trireme/crds") }
+
+// Read is what is in a file.
+func Read(t testing.TB, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

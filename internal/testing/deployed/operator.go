@@ -10,15 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // Namespace is where the operator runs.
@@ -49,6 +50,8 @@ type Operator struct {
 	probes  string
 	end     sync.Once
 	ended   chan error
+	// stoppedAt is the length of its log when it received SIGTERM; nil before that.
+	stoppedAt *int
 }
 
 // Start runs the operator's program with the role that it is deployed with. It
@@ -72,7 +75,7 @@ func Start(t testing.TB, environment *envtest.Environment, settings *config.Conf
 // WaitUntilReady waits until the operator says that it is.
 func (operator *Operator) WaitUntilReady(t testing.TB) {
 	t.Helper()
-	Eventually(t, "the operator is ready", func() error { return operator.Ready(t) })
+	eventually.Succeeds(t, "the operator is ready", func() error { return operator.Ready(t) })
 }
 
 // Ready is nil when the operator says that it is ready.
@@ -100,11 +103,26 @@ func (operator *Operator) PID() int { return operator.command.Process.Pid }
 func (operator *Operator) Stop(t testing.TB) {
 	t.Helper()
 	operator.end.Do(func() {
+		operator.stoppedAt = new(len(operator.Log.String()))
 		_ = operator.command.Process.Signal(syscall.SIGTERM)
 		if err := <-operator.ended; err != nil {
 			t.Errorf("the operator ended with %v:\n%s", err, operator.Log)
 		}
 	})
+}
+
+// Errors are the lines of its log. An operator that receives SIGTERM cancels the requests
+// that it has sent, and may say so.
+func (operator *Operator) Errors() (lines []string) {
+	position := 0
+	for line := range strings.Lines(operator.Log.String()) {
+		isStopping := operator.stoppedAt != nil && position >= *operator.stoppedAt
+		position += len(line)
+		if !isStopping || !strings.Contains(line, "context canceled") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Kill ends the operator as a node does that loses its power.
@@ -160,21 +178,4 @@ func marshal(t testing.TB, value any) []byte {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// Eventually tries until something holds, because the operator learns of what a
-// test creates through a watch.
-func Eventually(t testing.TB, what string, holds func() error) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/operator"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // Player acts in one namespace, for one test.
@@ -49,7 +49,7 @@ func (player *Player) Create(object client.Object) {
 // Eventually tries until something holds.
 func (player *Player) Eventually(what string, holds func() error) {
 	player.Helper()
-	deployed.Eventually(player, what, holds)
+	eventually.Succeeds(player, what, holds)
 }
 
 // Get reads an object.

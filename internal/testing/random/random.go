@@ -30,7 +30,7 @@ func Fill(seed int64, object any) {
 func Manifests(t testing.TB, repository string, kinds ...string) [][]byte {
 	t.Helper()
 	var found [][]byte
-	for _, pattern := range []string{"test/manifests/*/*.yaml", "config/samples/*.yaml", "config/runtimes/*.yaml"} {
+	for _, pattern := range []string{"test/manifests/*/*.yaml", "config/samples/*.yaml", "charts/trireme/files/runtimes/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func phrases(t *testing.T) (all []phrase) {
 }
 
 // texts are the files that users read as they are.
-var texts = []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/user-guide/*.md", "docs/admin-guide/*.md", "api/training/*.go", "api/v2alpha1/*_types.go", "api/v2beta1/*_types.go", "api/v2beta1/mpijob_status.go", "api/grpc/*/*.proto"}
+var texts = []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/user-guide/*.md", "docs/admin-guide/*.md", "docs/reference/*.md", "api/training/*.go", "api/v2alpha1/*_types.go", "api/v2beta1/*_types.go", "api/v2beta1/mpijob_status.go", "api/grpc/*/*.proto"}
 
 // code are the folders whose string literals users read: messages, help, errors.
 var code = []string{"cmd", "internal"}

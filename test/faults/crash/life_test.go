@@ -139,6 +139,22 @@ func (life *life) operate(ctx context.Context, connection *rest.Config, all *syn
 	wire.underway.Wait()
 }
 
+// untilStartIsAnnounced waits for the event of the start, which the operator writes
+// after the status. Only the first life is sure to have it, and those in which an
+// operator is to be stopped at it.
+func (life *life) untilStartIsAnnounced() {
+	life.Helper()
+	const write = "create events/TrainingStarted"
+	if life.first == nil || life.isStoppedAt(write) {
+		life.Eventually("the start is announced", func() error {
+			if !life.has(write) {
+				return errors.New("the operator has not written the event")
+			}
+			return nil
+		})
+	}
+}
+
 // withoutOperator has something happen while no operator runs.
 func (life *life) withoutOperator(happens func()) {
 	life.Helper()

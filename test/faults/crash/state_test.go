@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 )
 
 // kinds are those of jobs and of what they are made of.
@@ -24,13 +28,22 @@ var kinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"},
 	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, {Group: "apps", Version: "v1", Kind: "ControllerRevision"},
 	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, {Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-	{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"},
+	{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
+}
+
+// servedKinds are those that this release of Kubernetes serves.
+func servedKinds(t testing.TB) []schema.GroupVersionKind {
+	t.Helper()
+	if api := controlplane.KubernetesOf(t).GangAPI; api != "" {
+		return append(slices.Clone(kinds), schema.FromAPIVersionAndKind(api, "PodGroup"))
+	}
+	return kinds
 }
 
 // objects are all that is in the namespace, as one cache for all lives shows it.
 func (life *life) objects() (found []*unstructured.Unstructured) {
 	life.Helper()
-	for _, kind := range kinds {
+	for _, kind := range servedKinds(life) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		if err := life.cluster.cache.List(context.Background(), list, client.InNamespace(life.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -87,6 +87,20 @@ func (journal *journal) begin(write *write) *moment {
 	return nil
 }
 
+// isStoppedAt tells whether an operator is still to be stopped at a write.
+func (journal *journal) isStoppedAt(write string) bool {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	return slices.ContainsFunc(journal.crashes, func(crash moment) bool { return crash.write == write })
+}
+
+// has tells whether a write was tried.
+func (journal *journal) has(write string) bool {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	return slices.Contains(journal.writes, write)
+}
+
 // isReminder tells whether a scheduler is reminded of a gang that has waited for 15
 // seconds: on a machine that is busy, that happens here and there.
 func isReminder(what string) bool { return strings.HasPrefix(what, "patch podgroups/") }

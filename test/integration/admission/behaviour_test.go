@@ -18,6 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 var dryRun = client.DryRunAll
@@ -136,7 +137,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "create allowed 200, update refused 422, update allowed 200, delete allowed 200"
-	deployed.Eventually(t, "one line for each change, and none for the dry run", func() error {
+	eventually.Succeeds(t, "one line for each change, and none for the dry run", func() error {
 		var got []string
 		for _, line := range cluster.audit.About(t, "audited") {
 			got = append(got, fmt.Sprintf("%v %v %v", line["verb"], line["decision"], line["code"]))
@@ -227,7 +228,7 @@ func certificateIsMadeAnew(t *testing.T, cluster *cluster) {
 	if err := cluster.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "a new certificate", func() error {
+	eventually.Succeeds(t, "a new certificate", func() error {
 		if err := cluster.client.Get(t.Context(), key, secret); err != nil {
 			return err
 		}
@@ -243,7 +244,7 @@ func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.
 	existing.Finalizers = []string{"example.com/wait"}
 	// The certificate was made anew: whoever calls and whoever is called learn of it one
 	// after the other.
-	deployed.Eventually(t, "the webhooks answer", func() error { return cluster.client.Update(t.Context(), existing) })
+	eventually.Succeeds(t, "the webhooks answer", func() error { return cluster.client.Update(t.Context(), existing) })
 	cluster.operator.Stop(t)
 	good := mpiJob(existing.Namespace, "good")
 	err := cluster.client.Create(t.Context(), good)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
@@ -50,7 +51,7 @@ const fullNamespace = "full"
 func newGate(t testing.TB, jobs, quotas int) *gate {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(repository, "config/crd")}})
+	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(repository, "charts/trireme/crds")}})
 	gate := &gate{}
 	connection := rest.CopyConfig(environment.Config)
 	connection.QPS, connection.Burst = 1000, 1000
@@ -78,7 +79,7 @@ func newGate(t testing.TB, jobs, quotas int) *gate {
 	if !informers.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache does not fill")
 	}
-	gate.handlers = admission.Handlers(validation.NewRules(config.Default(), false), informers, live, operator.Scheme(), admission.NewAudit(io.Discard), true)
+	gate.handlers = admission.Handlers(validation.NewRules(config.Default(), false), job.ShareAll, informers, live, operator.Scheme(), admission.NewAudit(io.Discard), true)
 	return gate
 }
 

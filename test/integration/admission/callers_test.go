@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // forgedReview says that somebody else has created a job.
@@ -65,7 +66,7 @@ func (cluster *cluster) post(t *testing.T, path string, review []byte, certifica
 // auditLine is the one about an object; it arrives a moment after the answer.
 func (cluster *cluster) auditLine(t *testing.T, name string) (line map[string]any) {
 	t.Helper()
-	deployed.Eventually(t, "the audit", func() error {
+	eventually.Succeeds(t, "the audit", func() error {
 		lines := cluster.audit.About(t, name)
 		if len(lines) != 1 {
 			return fmt.Errorf("there are %d lines about %s", len(lines), name)
@@ -190,7 +191,7 @@ func TestWebhookPathIsShared(t *testing.T) {
 	if err := cluster.client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"path":null}}`))); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "another path", func() error {
+	eventually.Succeeds(t, "another path", func() error {
 		if now := cluster.path(t, "mpijob-validation.kubeflow.org"); now == first || now == "/validate/mpijob" {
 			return fmt.Errorf("it is %s", now)
 		}

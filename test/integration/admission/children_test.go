@@ -19,7 +19,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // childrenRole is more than the cluster's role for editors: also statuses, and the
@@ -44,7 +44,7 @@ func (cluster *cluster) creators(t *testing.T, namespace string, names ...string
 			t.Fatal(err)
 		}
 		found[name] = cluster.as(t, identity.Config())
-		deployed.Eventually(t, name+" may create pods", func() error {
+		eventually.Succeeds(t, name+" may create pods", func() error {
 			return cluster.allowed(t, name, namespace, "create pods", true)
 		})
 	}
@@ -315,7 +315,7 @@ func TestNamespacesWithoutAdmissionMayForge(t *testing.T) {
 // waitForPolicy waits until the API server knows the policy.
 func (cluster *cluster) waitForPolicy(t *testing.T) {
 	t.Helper()
-	deployed.Eventually(t, "the policy holds", func() error {
+	eventually.Succeeds(t, "the policy holds", func() error {
 		pod := plainPod("default")
 		pod.Finalizers = []string{training.FinalizerLauncher}
 		if err := cluster.client.Create(t.Context(), pod, client.DryRunAll); !contains(err, "metadata.finalizers") {
@@ -328,7 +328,7 @@ func (cluster *cluster) waitForPolicy(t *testing.T) {
 // createEventually creates a job once the operator knows its runtime.
 func (cluster *cluster) createEventually(t *testing.T, object client.Object) {
 	t.Helper()
-	deployed.Eventually(t, "the job is accepted", func() error { return cluster.client.Create(t.Context(), object) })
+	eventually.Succeeds(t, "the job is accepted", func() error { return cluster.client.Create(t.Context(), object) })
 }
 
 // The API server checks the types of expressions, and keeps what it finds.

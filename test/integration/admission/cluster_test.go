@@ -29,6 +29,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 const repository = "../../.."
@@ -58,7 +59,7 @@ func startClusterOf(t testing.TB, authority *deployed.Authority, change ...func(
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd"), deployed.JobSetCRDs(t)},
+		CRDDirectoryPaths:     []string{filepath.Join(repository, "charts/trireme/crds"), deployed.JobSetCRDs(t)},
 		ErrorIfCRDPathMissing: true,
 	}
 	if authority != nil {
@@ -126,7 +127,7 @@ func (cluster *cluster) run(t testing.TB, settings *config.Config) *deployed.Ope
 // its creator from the other.
 func (cluster *cluster) waitUntilServed(t testing.TB) {
 	t.Helper()
-	deployed.Eventually(t, "the webhooks answer", func() error {
+	eventually.Succeeds(t, "the webhooks answer", func() error {
 		err := cluster.client.Create(t.Context(), trainJob("default", "is-anybody-there"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not found in namespace") {
 			return fmt.Errorf("a TrainJob without a runtime: %w", err)

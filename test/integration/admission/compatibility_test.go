@@ -23,6 +23,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // mpiOperator is the source of the operator whose jobs must keep working, from
@@ -58,7 +59,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	for kind, folder := range map[string]string{
 		"test manifests":        filepath.Join(repository, "test/manifests"),
-		"reference runtimes":    filepath.Join(repository, "config/runtimes"),
+		"reference runtimes":    filepath.Join(repository, "charts/trireme/files/runtimes"),
 		"samples of the kinds":  filepath.Join(repository, "config/samples"),
 		"mpi-operator examples": filepath.Join(mpiOperator(t), "examples/v2beta1"),
 	} {
@@ -149,7 +150,7 @@ func TestObjectsOfMPIOperatorReadBackUnchanged(t *testing.T) {
 func replaceCRD(t *testing.T, server client.Client) {
 	t.Helper()
 	var ours, there apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(deployed.Read(t, filepath.Join(repository, "config/crd/kubeflow.org_mpijobs.yaml")), &ours); err != nil {
+	if err := yaml.UnmarshalStrict(deployed.Read(t, filepath.Join(repository, "charts/trireme/crds/kubeflow.org_mpijobs.yaml")), &ours); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Get(t.Context(), client.ObjectKeyFromObject(&ours), &there); err != nil {
@@ -159,7 +160,7 @@ func replaceCRD(t *testing.T, server client.Client) {
 	if err := server.Update(t.Context(), &there); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "our CRD is served", func() error {
+	eventually.Succeeds(t, "our CRD is served", func() error {
 		probe := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
 			"metadata": map[string]any{"namespace": "default", "name": "probe"},

@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // What a LimitRange fills in is not what a user has asked for.
@@ -109,7 +110,7 @@ func TestAuditNamesTheMembersOfACollection(t *testing.T) {
 	if err := cluster.client.DeleteAllOf(t.Context(), &v2beta1.MPIJob{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "the audit", func() error {
+	eventually.Succeeds(t, "the audit", func() error {
 		for _, line := range cluster.audit.About(t, "one-of-many") {
 			if line["verb"] == "delete" {
 				return nil
@@ -129,7 +130,7 @@ func TestNoWarningOfGPUsThatANodeHas(t *testing.T) {
 	if err := cluster.client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "the node counts", func() error {
+	eventually.Succeeds(t, "the node counts", func() error {
 		cluster.warnings.take()
 		cluster.createIfMissing(t, mpiJob(namespace, "amd", func(job *v2beta1.MPIJob) {
 			worker(job).Resources.Limits = resources("cpu", "1", "memory", "1Gi", "amd.com/gpu", "2")

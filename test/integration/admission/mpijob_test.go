@@ -14,7 +14,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // wantCause is one of the faults of an object.
@@ -169,7 +169,7 @@ var mpiJobCases = map[string]struct {
 	},
 	"5 run policy: managed by nobody we know": {
 		change: func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.ManagedBy = new("example.com/somebody") },
-		want:   []wantCause{{"spec.runPolicy.managedBy", `supported values: "kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue"`}},
+		want:   []wantCause{{"spec.runPolicy.managedBy", `supported values: "kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue", "training.kubeflow.org/trireme"`}},
 	},
 
 	"6 scheduling: a queue that cannot be": {
@@ -334,7 +334,7 @@ func TestMPIJob(t *testing.T) {
 			}
 			// The operator learns of namespaces and classes a moment later.
 			var err error
-			deployed.Eventually(t, "admission", func() error {
+			eventually.Succeeds(t, "admission", func() error {
 				attempt := job.DeepCopy()
 				err = cluster.client.Create(t.Context(), attempt)
 				if settled := (err == nil) == (len(tc.want) == 0); !settled {
@@ -354,9 +354,9 @@ func TestMPIJobsNameBelongsToATrainJob(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
-	deployed.Eventually(t, "the TrainJob", func() error { return cluster.client.Create(t.Context(), trainJob(namespace, "train")) })
+	eventually.Succeeds(t, "the TrainJob", func() error { return cluster.client.Create(t.Context(), trainJob(namespace, "train")) })
 	var err error
-	deployed.Eventually(t, "the MPIJob", func() error {
+	eventually.Succeeds(t, "the MPIJob", func() error {
 		if err = cluster.client.Create(t.Context(), mpiJob(namespace, "train")); err == nil {
 			_ = cluster.client.Delete(t.Context(), mpiJob(namespace, "train"))
 			return fmt.Errorf("accepted")
@@ -371,7 +371,7 @@ func TestMPIJobWithGeneratedName(t *testing.T) {
 	job := mpiJob(cluster.namespace(t, nil), "")
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: job.Namespace, GenerateName: "train-"}
 	cluster.create(t, job)
-	deployed.Eventually(t, "its audit line", func() error {
+	eventually.Succeeds(t, "its audit line", func() error {
 		if lines := cluster.audit.About(t, job.Name); len(lines) != 1 {
 			return fmt.Errorf("%d lines about %s", len(lines), job.Name)
 		}

@@ -4,7 +4,6 @@ package admission
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // people are those who are given a role, and what each may do. A role of the
@@ -58,7 +58,7 @@ var people = map[string]struct {
 
 func TestRolesOfPeople(t *testing.T) {
 	cluster := sharedCluster.For(t)
-	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.UserRoles(t) {
 		cluster.createIfMissing(t, document)
 	}
 	namespace, another := cluster.namespace(t, nil), cluster.namespace(t, nil)
@@ -66,7 +66,7 @@ func TestRolesOfPeople(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster.bind(t, namespace, name, person.role, person.ofCluster)
 			for _, right := range person.may {
-				deployed.Eventually(t, name+" may "+right, func() error { return cluster.allowed(t, name, namespace, right, true) })
+				eventually.Succeeds(t, name+" may "+right, func() error { return cluster.allowed(t, name, namespace, right, true) })
 			}
 			for _, right := range person.not {
 				if err := cluster.allowed(t, name, namespace, right, false); err != nil {
@@ -129,7 +129,7 @@ func (cluster *cluster) allowed(t *testing.T, person, namespace, right string, w
 // cluster, and nothing more is needed.
 func TestDataScientistRunsAJob(t *testing.T) {
 	cluster := sharedCluster.For(t)
-	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.UserRoles(t) {
 		cluster.createIfMissing(t, document)
 	}
 	namespace := cluster.namespace(t, nil)
@@ -140,7 +140,7 @@ func TestDataScientistRunsAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := cluster.as(t, identity.Config())
-	deployed.Eventually(t, "bob may", func() error { return client.IgnoreAlreadyExists(bob.Create(t.Context(), trainJob(namespace, "train"))) })
+	eventually.Succeeds(t, "bob may", func() error { return client.IgnoreAlreadyExists(bob.Create(t.Context(), trainJob(namespace, "train"))) })
 	if err := bob.List(t.Context(), &v2alpha1.ClusterTrainingRuntimeList{}); err != nil {
 		t.Error(err)
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // user is a client of somebody who has these roles in a namespace, and no others.
 func (cluster *cluster) user(t *testing.T, namespace, name string, roles ...string) client.Client {
 	t.Helper()
-	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.UserRoles(t) {
 		cluster.createIfMissing(t, document)
 	}
 	for _, role := range roles {
@@ -53,7 +54,7 @@ func (cluster *cluster) grant(t *testing.T, namespace, name, verb, resource, obj
 // mayEventually waits until the API server knows the bindings of a user.
 func mayEventually(t *testing.T, user client.Client, job func() client.Object) {
 	t.Helper()
-	deployed.Eventually(t, "the user may create jobs", func() error { return user.Create(t.Context(), job(), dryRun) })
+	eventually.Succeeds(t, "the user may create jobs", func() error { return user.Create(t.Context(), job(), dryRun) })
 }
 
 func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
@@ -107,7 +108,7 @@ func TestMPIJobUserReachesNoSecret(t *testing.T) {
 			create := func() error { return mallory.Create(t.Context(), mpiJob(namespace, "job-"+name, tc.change), dryRun) }
 			wantCauses(t, create(), wantCause{pod + tc.at, tc.verb + " this "})
 			cluster.grant(t, namespace, "mallory-mpi", tc.verb, tc.resource, name)
-			deployed.Eventually(t, "whoever has the permission may", create)
+			eventually.Succeeds(t, "whoever has the permission may", create)
 		})
 	}
 	t.Run("the ServiceAccount that every pod has", func(t *testing.T) {
@@ -158,7 +159,7 @@ func TestTrainJobEditorReachesNoSecret(t *testing.T) {
 			create := func() error { return mallory.Create(t.Context(), trainJob(namespace, "job-"+name, tc.change), dryRun) }
 			wantCauses(t, create(), wantCause{tc.at, "get this Secret"})
 			cluster.grant(t, namespace, "mallory-train", "get", "secrets", name)
-			deployed.Eventually(t, "whoever has the permission may", create)
+			eventually.Succeeds(t, "whoever has the permission may", create)
 		})
 	}
 }

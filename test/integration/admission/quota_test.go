@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // quota makes a ResourceQuota with some of it used.
@@ -34,7 +34,7 @@ func (cluster *cluster) quota(t testing.TB, namespace, name string, hard, used c
 func refusal(t testing.TB, create func() error) error {
 	t.Helper()
 	var refused error
-	deployed.Eventually(t, "refusal", func() error {
+	eventually.Succeeds(t, "refusal", func() error {
 		if refused = create(); refused == nil {
 			return fmt.Errorf("accepted")
 		}
@@ -48,7 +48,7 @@ func refusal(t testing.TB, create func() error) error {
 func refusalOf(t testing.TB, told string, create func() error) error {
 	t.Helper()
 	var refused error
-	deployed.Eventually(t, "refusal that tells of "+told, func() error {
+	eventually.Succeeds(t, "refusal that tells of "+told, func() error {
 		if refused = create(); !contains(refused, told) {
 			return fmt.Errorf("it is %w", refused)
 		}
@@ -139,7 +139,7 @@ func TestLauncherThatStatesNothing(t *testing.T) {
 			Type: corev1.LimitTypeContainer, DefaultRequest: resources("cpu", "1"), Max: resources("nvidia.com/gpu", "2", "cpu", "4"), Default: resources("nvidia.com/gpu", "0", "cpu", "1"),
 		}}},
 	})
-	deployed.Eventually(t, "the LimitRange's default counts", func() error {
+	eventually.Succeeds(t, "the LimitRange's default counts", func() error {
 		return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun)
 	})
 	err = refusal(t, func() error {

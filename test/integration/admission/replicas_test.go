@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // Two replicas: each answers, one leads, and the other one leads when the first
@@ -75,7 +75,7 @@ func (cluster *cluster) leader(t *testing.T) (string, error) {
 
 func (cluster *cluster) wantLeader(t *testing.T, wanted func(string) bool) (holder string) {
 	t.Helper()
-	deployed.Eventually(t, "somebody leads", func() (err error) {
+	eventually.Succeeds(t, "somebody leads", func() (err error) {
 		if holder, err = cluster.leader(t); err == nil && !wanted(holder) {
 			return fmt.Errorf("%q leads", holder)
 		}
@@ -115,7 +115,7 @@ func onlyReadersGetMetrics(t *testing.T, cluster *cluster, address string) {
 			t.Errorf("%s is answered with %d, want %d:\n%s", name, code, tc.want, body)
 		}
 	}
-	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/metrics.yaml")) {
+	for _, document := range deployed.Manifests(t, "ClusterRole/trireme-metrics-reader") {
 		cluster.createIfMissing(t, document)
 	}
 	cluster.create(t, &rbacv1.ClusterRoleBinding{
@@ -123,7 +123,7 @@ func onlyReadersGetMetrics(t *testing.T, cluster *cluster, address string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "trireme-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "prometheus"}},
 	})
-	deployed.Eventually(t, "metrics for whoever has the right", func() error {
+	eventually.Succeeds(t, "metrics for whoever has the right", func() error {
 		if code, body := ask(http.MethodGet, "Bearer "+token); code != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
 			return fmt.Errorf("%d:\n%s", code, body)
 		}

@@ -151,7 +151,7 @@ func (cluster *cluster) testCompletion(t *testing.T) {
 	namespace := cluster.namespace(t)
 	cluster.fill(t, namespace, 3)
 	plugins := t.TempDir()
-	for _, name := range []string{"kubectl-odh", "oc-odh", "kubectl_complete-odh"} {
+	for _, name := range []string{"kubectl-trireme", "oc-trireme", "kubectl_complete-trireme"} {
 		if err := os.Symlink(odh, filepath.Join(plugins, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func (cluster *cluster) testCompletion(t *testing.T) {
 			return run(t, cluster.kubeconfig, "", "__complete", "trainjob", "describe", "-n", namespace, "job")
 		},
 		"plugin": func() outcome {
-			return runProgram(t, kubectl, cluster.kubeconfig, "", "__complete", "odh", "trainjob", "describe", "-n", namespace, "job")
+			return runProgram(t, kubectl, cluster.kubeconfig, "", "__complete", "trireme", "trainjob", "describe", "-n", namespace, "job")
 		},
 		"namespace": func() outcome {
 			return run(t, cluster.kubeconfig, "", "__complete", "trainjob", "get", "-n", namespace[:len(namespace)-1])
@@ -187,9 +187,9 @@ func (cluster *cluster) testCompletion(t *testing.T) {
 		})
 	}
 	t.Run("kubectl calls the plugin", func(t *testing.T) {
-		got := runProgram(t, kubectl, cluster.kubeconfig, "", "odh", "trainjob", "get", "nope", "-n", namespace)
+		got := runProgram(t, kubectl, cluster.kubeconfig, "", "trireme", "trainjob", "get", "nope", "-n", namespace)
 		got.wantError(t, 3, "NotFound")
-		if !strings.Contains(got.stderr, "kubectl odh training list") {
+		if !strings.Contains(got.stderr, "kubectl trireme training list") {
 			t.Errorf("the plugin does not call itself as the user did:\n%s", got.stderr)
 		}
 	})

@@ -138,7 +138,7 @@ func TestClusterWithoutTheAPIs(t *testing.T) {
 func TestOlderCluster(t *testing.T) {
 	older := t.TempDir()
 	for _, file := range []string{"kubeflow.org_trainjobs.yaml", "kubeflow.org_mpijobs.yaml"} {
-		content := readFile(t, filepath.Join(repository, "config/crd", file))
+		content := readFile(t, filepath.Join(repository, "charts/trireme/crds", file))
 		content = strings.ReplaceAll(content, "requireAllHosts:", "somethingElse:")
 		if err := os.WriteFile(filepath.Join(older, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ type cluster struct {
 func startCluster(t testing.TB, crds ...string) *cluster {
 	t.Helper()
 	if len(crds) == 0 {
-		crds = []string{filepath.Join(repository, "config/crd")}
+		crds = []string{filepath.Join(repository, "charts/trireme/crds")}
 	}
 	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: crds})
 	scheme := runtime.NewScheme()

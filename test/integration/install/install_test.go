@@ -3,64 +3,41 @@
 package install
 
 import (
-	"context"
-	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
-// A cluster that KUBECONFIG names, from nothing to nothing.
+// From nothing to nothing, with other values in between.
 func TestInstallAndUninstall(t *testing.T) {
 	cluster := startCluster(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); cluster.bePartsThatAreNotHere(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
-
-	install := func() string {
+	images := []string{"--set", "images.registry=registry.example/trireme", "--set-string", "images.tag=1.0"}
+	upgrade := func(more ...string) {
 		t.Helper()
-		output, err := cluster.run(t, images, "config/install")
-		if err != nil {
-			t.Fatalf("install: %v\n%s", err, output)
-		}
-		return output
-	}
-	output := install()
-	for _, want := range []string{"note: TrainJobs need JobSet", "mpi-horovod-gpu", "mpi-intel-cpu", "mpi-openmpi-cpu", "mpi-openmpi-distributed"} {
-		if !strings.Contains(output, want) {
-			t.Errorf("install does not say %q:\n%s", want, output)
+		if output, err := cluster.helm(t, "upgrade", append(append([]string{"--install"}, images...), more...)...); err != nil {
+			t.Fatalf("%v\n%s", err, output)
 		}
 	}
+	upgrade()
 	settings := cluster.wantOperator(t)
 	if settings.Agent.Image != "registry.example/trireme/mpi-agent:1.0" || settings.Initializer.Image != "registry.example/trireme/initializer:1.0" {
 		t.Errorf("jobs start with %q and %q", settings.Agent.Image, settings.Initializer.Image)
 	}
 
-	var server appsv1.Deployment
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: "trireme-server"}, &server); err != nil {
-		t.Fatal(err)
-	}
-	if image := server.Spec.Template.Spec.Containers[0].Image; image != "registry.example/trireme/server:1.0" {
-		t.Errorf("the server is %s", image)
-	}
-
-	// The right to act as anybody is there as long as it is asked for.
+	// The permission to act as anyone exists only while it is turned on.
 	mayImpersonate := func() bool {
 		t.Helper()
 		output, err := cluster.run(t, nil, "kubectl", "get", "clusterroles,clusterrolebindings", "-o", "name")
@@ -69,27 +46,64 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		return strings.Contains(output, "impersonation")
 	}
-	if output, err := cluster.run(t, append(slices.Clone(images), "COMPONENTS=impersonation"), "config/install"); err != nil || !mayImpersonate() {
-		t.Fatalf("the server may not impersonate (%v)\n%s", err, output)
+	if upgrade("--set", "server.impersonation.enabled=true"); !mayImpersonate() {
+		t.Error("the server may not impersonate")
 	}
 
-	// What the platform team has changed stays theirs when it is installed again.
-	cluster.kubectl(t, "patch", "clustertrainingruntime", "mpi-openmpi-cpu", "--type=merge", "-p", `{"spec":{"mlPolicy":{"numNodes":7}}}`)
-	if output := install(); !strings.Contains(output, "kept: mpi-openmpi-cpu was changed on this cluster") {
-		t.Errorf("install does not say what it kept:\n%s", output)
-	}
-	if mayImpersonate() {
+	// What the operator writes into objects of the chart survives an upgrade.
+	cluster.kubectl(t, "patch", "secret", "trireme-webhook", "-n", "trireme-system", "--type=merge", "-p", `{"data":{"tls.crt":"b3Vycw=="}}`)
+	cluster.kubectl(t, "patch", "validatingwebhookconfiguration", "trireme", "--type=json", "-p", `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"b3Vycw=="}]`)
+	if upgrade(); mayImpersonate() {
 		t.Error("the server may still impersonate")
 	}
-	if output, err := cluster.run(t, nil, "kubectl", "get", "ctr", "mpi-openmpi-cpu", "-o", "jsonpath={.spec.mlPolicy.numNodes}"); err != nil || output != "7" {
-		t.Errorf("the runtime that was changed has %s nodes (%v)", output, err)
+	for _, path := range [][]string{
+		{"secret/trireme-webhook", `{.data.tls\.crt}`}, {"validatingwebhookconfiguration/trireme", "{.webhooks[0].clientConfig.caBundle}"},
+	} {
+		if output, err := cluster.run(t, nil, "kubectl", "get", path[0], "-n", "trireme-system", "-o", "jsonpath="+path[1]); err != nil || output != "b3Vycw==" {
+			t.Errorf("the upgrade has changed %s to %q (%v)", path[0], output, err)
+		}
+	}
+
+	if output, err := cluster.run(t, nil, "bin/helm", "uninstall", "trireme", "--namespace", "trireme-system", "--no-hooks"); err != nil {
+		t.Fatalf("uninstall: %v\n%s", err, output)
+	}
+	kinds := "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings," +
+		"serviceaccounts,secrets,configmaps,deployments,services,leases,roles,rolebindings,poddisruptionbudgets"
+	output, err := cluster.run(t, nil, "kubectl", "get", kinds, "-n", "trireme-system", "-o", "name")
+	if err != nil || strings.Contains(output, "trireme") || strings.Contains(output, "trainjob") || strings.Contains(output, "mpijob") {
+		t.Errorf("left over (%v):\n%s", err, output)
+	}
+	if output, err := cluster.run(t, nil, "kubectl", "get", "crds", "-o", "name"); err != nil || strings.Count(output, "kubeflow.org") != 4 {
+		t.Errorf("the job APIs are not kept (%v):\n%s", err, output)
+	}
+}
+
+// What the chart's Jobs do after an install or upgrade and before an uninstall.
+func TestSetup(t *testing.T) {
+	cluster := startCluster(t)
+	cluster.kubectl(t, "apply", "--server-side", "-f", "charts/trireme/crds")
+	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	files, err := filepath.Glob(filepath.Join(repository, "charts/trireme/files/runtimes/*.yaml"))
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d runtimes, %v", len(files), err)
+	}
+	var runtimes [][]byte
+	for _, file := range files {
+		runtimes = append(runtimes, deployed.Read(t, file))
+	}
+	var output strings.Builder
+	setup := cluster.setup(t, &output)
+	if err := setup.ApplyRuntimes(t.Context(), runtimes); err != nil {
+		t.Fatal(err)
+	}
+
+	// What the platform team has changed stays theirs.
+	cluster.kubectl(t, "patch", "clustertrainingruntime", "mpi-openmpi-cpu", "--type=merge", "-p", `{"spec":{"mlPolicy":{"numNodes":7}}}`)
+	if err := setup.ApplyRuntimes(t.Context(), runtimes); err != nil || !strings.Contains(output.String(), "mpi-openmpi-cpu was changed on this cluster and is kept") {
+		t.Errorf("%v\n%s", err, output.String())
 	}
 
 	cluster.kubectl(t, "apply", "-f", "config/samples/mpijob.yaml")
-	refused, err := cluster.run(t, nil, "config/uninstall")
-	if err == nil || !strings.Contains(refused, "this cluster has jobs (1)") || !strings.Contains(refused, "make uninstall JOBS=delete") {
-		t.Errorf("jobs of somebody were removed without a question (%v):\n%s", err, refused)
-	}
 	snapshot := plan.Snapshot("default", "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", []byte("{}"))
 	theirs := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}, Revision: 1, Data: snapshot.Data}
 	for _, revision := range []*appsv1.ControllerRevision{snapshot, theirs} {
@@ -97,16 +111,25 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if output, err := cluster.run(t, []string{"JOBS=delete"}, "config/uninstall"); err != nil {
-		t.Fatalf("uninstall: %v\n%s", err, output)
+	names := func(kind string) string {
+		t.Helper()
+		output, err := cluster.run(t, nil, "kubectl", "get", kind, "-A", "-o", "jsonpath={.items[*].metadata.name}")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		return output
 	}
-	if output, err := cluster.run(t, nil, "kubectl", "get", "controllerrevisions", "-A", "-o", "name"); err != nil || !strings.HasSuffix(strings.TrimSpace(output), "/theirs") || strings.Count(output, "/") != 1 {
-		t.Errorf("ControllerRevisions (%v):\n%s", err, output)
+	err = setup.Uninstall(t.Context(), runtimes, false)
+	if err == nil || !strings.Contains(err.Error(), "1 jobs are not finished: MPIJob default/pytorch-distributed.") || len(strings.Fields(names("clustertrainingruntimes"))) != 4 {
+		t.Errorf("uninstalled in spite of a job: %v, %s", err, names("clustertrainingruntimes"))
 	}
-	cluster.wantNothing(t)
-	for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
-		if output, err := cluster.run(t, nil, "kubectl", "get", kind, "-o", "name"); err != nil || strings.Contains(output, "trireme") || strings.Contains(output, "trainjob") {
-			t.Errorf("left over (%v):\n%s", err, output)
+	cluster.kubectl(t, "patch", "mpijob", "pytorch-distributed", "--subresource=status", "--type=merge", "-p", `{"status":{"completionTime":"2026-01-01T00:00:00Z"}}`)
+	if err := setup.Uninstall(t.Context(), runtimes, false); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{"clustertrainingruntimes": "mpi-openmpi-cpu", "controllerrevisions": "theirs", "mpijobs": "pytorch-distributed"} {
+		if got := names(kind); got != want {
+			t.Errorf("after the uninstall there are %s %q, want %q", kind, got, want)
 		}
 	}
 }
@@ -157,61 +180,21 @@ func (cluster *cluster) issuesServerCertificate(t *testing.T) bool {
 	return cluster.configuration(t, deployment.Spec.Template.Spec.Volumes).IssuesServerCertificate()
 }
 
-// bePartsThatAreNotHere does what takes more than an API server: Deployments roll
-// out, namespaces end, jobs deleted in the foreground go when nothing is left of
-// them, and nobody asks an operator that does not run.
-func (cluster *cluster) bePartsThatAreNotHere(ctx context.Context) {
-	for ctx.Err() == nil {
-		for _, name := range []string{"trireme-operator", "trireme-server"} {
-			var deployment appsv1.Deployment
-			if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: "trireme-system", Name: name}, &deployment); err == nil {
-				replicas := *deployment.Spec.Replicas
-				deployment.Status = appsv1.DeploymentStatus{
-					ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
-				}
-				_ = cluster.client.Status().Update(ctx, &deployment)
-			}
-		}
-		for _, configuration := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
-			_ = cluster.client.DeleteAllOf(ctx, configuration)
-		}
-		var namespace corev1.Namespace
-		if err := cluster.client.Get(ctx, client.ObjectKey{Name: "trireme-system"}, &namespace); err == nil && namespace.DeletionTimestamp != nil {
-			namespace.Spec.Finalizers = nil
-			_ = cluster.client.SubResource("finalize").Update(ctx, &namespace)
-		}
-		var jobs v2beta1.MPIJobList
-		_ = cluster.client.List(ctx, &jobs)
-		for _, job := range jobs.Items {
-			if controllerutil.RemoveFinalizer(&job, metav1.FinalizerDeleteDependents) {
-				_ = cluster.client.Update(ctx, &job)
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// Every overlay is what an API server accepts, but for kinds of others.
-func TestOverlays(t *testing.T) {
+// Every set of values gives objects that an API server accepts.
+func TestValues(t *testing.T) {
 	cluster := startCluster(t)
-	for _, others := range []string{"Issuer.cert-manager.io", "Certificate.cert-manager.io", "ServiceMonitor.monitoring.coreos.com"} {
+	for _, others := range []string{
+		"Issuer.cert-manager.io", "Certificate.cert-manager.io", "ServiceMonitor.monitoring.coreos.com", "PrometheusRule.monitoring.coreos.com",
+		"HTTPRoute.gateway.networking.k8s.io", "BackendTLSPolicy.gateway.networking.k8s.io", "Route.route.openshift.io",
+		"SecurityContextConstraints.security.openshift.io", "ConsoleLink.console.openshift.io",
+	} {
 		cluster.createKindOfOthers(t, others)
 	}
-	for name, wantUser := range map[string]string{"kubernetes": "65532", "cert-manager": "65532", "local": "65532", "openshift": ""} {
+	for name, wantUser := range map[string]string{"kubernetes": "65532", "cert-manager": "65532", "local": "65532", "complete": "65532", "openshift": ""} {
 		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			relative, err := filepath.Rel(folder, absolute(t, repository))
-			if err != nil {
-				t.Fatal(err)
+			if output, err := cluster.helm(t, "upgrade", "--install", "--values", "charts/trireme/ci/"+name+"-values.yaml"); err != nil {
+				t.Fatalf("%v\n%s", err, output)
 			}
-			content := "resources: [" + relative + "/config/overlays/" + name + "]\ncomponents: [" + relative + "/config/components/prometheus, " + relative + "/config/components/impersonation]\n"
-			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cluster.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", folder)
 			get := func(what, path string) string {
 				t.Helper()
 				output, err := cluster.run(t, nil, "kubectl", "get", what, "-n", "trireme-system", "-o", "jsonpath="+path)
@@ -229,11 +212,8 @@ func TestOverlays(t *testing.T) {
 			if secret := get("service/trireme-server", `{.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`); secret != serving {
 				t.Errorf("OpenShift writes the server's certificate to %q, want %q", secret, serving)
 			}
-			if optional := get("deployment/trireme-server", "{.spec.template.spec.volumes[?(@.name=='certificate')].secret.optional}"); optional != "" {
-				t.Errorf("the server starts without its certificate: optional is %s", optional)
-			}
 			// Where another issues the server's certificate, the operator does not.
-			if issues := cluster.issuesServerCertificate(t); issues != (name == "kubernetes" || name == "local") {
+			if issues := cluster.issuesServerCertificate(t); issues != (name != "openshift" && name != "cert-manager") {
 				t.Errorf("the operator issues the server's certificate: %v", issues)
 			}
 			if name == "cert-manager" {
@@ -247,47 +227,48 @@ func TestOverlays(t *testing.T) {
 					t.Errorf("the authority of the %s is from %q, want %q", kind, from, injected)
 				}
 			}
-			// kustomize adds a hash to the name of a ConfigMap, wherever it finds it.
-			if names := get("role/trireme-operator", "{.rules[*].resourceNames[*]}"); names != "trireme-ca trireme-server-tls trireme-webhook trireme-leader" {
-				t.Errorf("the operator may write %q", names)
-			}
-			cluster.kubectl(t, "delete", "validatingwebhookconfiguration/trireme", "mutatingwebhookconfiguration/trireme")
 		})
 	}
 }
 
-// Whoever is allowed to create children is known by the operator's service account,
-// under the name that an overlay gives it.
-func TestPolicyFollowsTheOperatorsName(t *testing.T) {
-	cluster := startCluster(t)
-	folder := t.TempDir()
-	relative, err := filepath.Rel(folder, absolute(t, repository))
+// In another namespace, everything refers to that namespace.
+func TestNamespace(t *testing.T) {
+	output, err := exec.Command(repository+"/bin/helm", "template", "trireme", repository+"/charts/trireme", "--namespace", "elsewhere", "--values", repository+"/charts/trireme/ci/complete-values.yaml").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, output)
 	}
-	content := "namePrefix: team-\nnamespace: elsewhere\nresources: [" + relative + "/config/overlays/kubernetes]\n"
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+	if strings.Contains(string(output), "trireme-system") {
+		t.Error("an object refers to trireme-system")
 	}
-	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-	cluster.kubectl(t, "apply", "--server-side", "-k", folder)
-	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: "team-trireme-children"}, &binding); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: binding.Spec.PolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicy{}); err != nil {
-		t.Errorf("the binding names another policy: %v", err)
-	}
-	account := client.ObjectKey{Namespace: binding.Spec.ParamRef.Namespace, Name: binding.Spec.ParamRef.Name}
-	var operator appsv1.Deployment
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "team-trireme-operator"}, &operator); err != nil {
-		t.Fatal(err)
-	}
-	if want := (client.ObjectKey{Namespace: operator.Namespace, Name: operator.Spec.Template.Spec.ServiceAccountName}); account != want {
-		t.Errorf("the policy allows %s, want %s", account, want)
-	}
-	if err := cluster.client.Get(t.Context(), account, &corev1.ServiceAccount{}); err != nil {
-		t.Error(err)
+}
+
+// A wrong value is refused, and the error names it.
+func TestWrongValues(t *testing.T) {
+	for value, want := range map[string]string{
+		"operator.replicas=0":                     "/operator/replicas",
+		"operator.replica=3":                      "'replica' not allowed",
+		"images.operator.digest=latest":           "/images/operator/digest",
+		"images.registry=https://registry/":       "/images/registry",
+		"images.pullPolicy=Sometimes":             "/images/pullPolicy",
+		"images.pullSecrets={Registry_1}":         "/images/pullSecrets/0",
+		"platform=gke":                            "/platform",
+		"certificates.issuer=vault":               "/certificates/issuer",
+		"networkPolicies.apiServerPorts={0}":      "/networkPolicies/apiServerPorts/0",
+		"monitoring.serviceMonitor.interval=soon": "/monitoring/serviceMonitor/interval",
+		"uninstall.unfinishedJobs=delete":         "/uninstall/unfinishedJobs",
+		"operator.config.kind=Something":          "/operator/config",
+		"server.ingress.enabled=true":             "server.ingress.host is required",
+		"server.gateway.enabled=true":             "server.gateway.parentRefs is required",
+		"server.enabled=perhaps":                  "/server/enabled",
+		"mpiJobs.manage=some":                     "/mpiJobs/manage",
+		"mpiJobs.unfinished=delete":               "/mpiJobs/unfinished",
+		"mpiJobs.serviceAccount=mpi-operator":     "/mpiJobs/serviceAccount",
+		"operator.config.mpiJobs.manage=New":      "use the value mpiJobs.manage",
+	} {
+		output, err := exec.Command(repository+"/bin/helm", "template", "trireme", repository+"/charts/trireme", "--set", value).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), want) {
+			t.Errorf("%s: want it refused with %q, got (%v):\n%.600s", value, want, err, output)
+		}
 	}
 }
 
@@ -298,7 +279,8 @@ func (cluster *cluster) createKindOfOthers(t *testing.T, name string) {
 	kind, group, _ := strings.Cut(name, ".")
 	plural := strings.ToLower(kind) + "s"
 	cluster.create(t, &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		// The annotation is required for groups of Kubernetes' own projects.
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group, Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for tests"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: group, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
@@ -318,13 +300,4 @@ func (cluster *cluster) createKindOfOthers(t *testing.T, name string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-func absolute(t *testing.T, path string) string {
-	t.Helper()
-	whole, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return whole
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install tests what make install does before and while it installs, on
-// a real API server. That what it installs works is tested on a local cluster.
+// Package install tests what the chart creates and refuses, and what its Jobs do, on a
+// real API server. That what it installs works is tested on a local cluster.
 package install
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/operator/setup"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 )
 
@@ -109,19 +113,14 @@ func deployment(container corev1.Container, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// wantNothing fails the test if anything of ours is on the cluster.
-func (cluster *cluster) wantNothing(t *testing.T) {
+// helm runs helm for the release, without hooks: no pod runs on this cluster.
+func (cluster *cluster) helm(t *testing.T, action string, arguments ...string) (string, error) {
 	t.Helper()
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: "trireme-system"}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("there is a namespace of ours (%v)", err)
-	}
-	var kinds apiextensionsv1.CustomResourceDefinitionList
-	if err := cluster.client.List(t.Context(), &kinds); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range kinds.Items {
-		if kind.Spec.Names.Kind != "MPIJob" || kind.Annotations["controller-gen.kubebuilder.io/version"] != "" {
-			t.Errorf("there is a kind of ours, %s", kind.Name)
-		}
-	}
+	return cluster.run(t, nil, "bin/helm", append([]string{action, "trireme", "charts/trireme", "--namespace", "trireme-system", "--create-namespace", "--no-hooks"}, arguments...)...)
+}
+
+// setup does what the chart's Jobs do.
+func (cluster *cluster) setup(t *testing.T, output io.Writer) setup.Setup {
+	t.Helper()
+	return setup.Setup{Client: cluster.client, Output: output, Pause: 10 * time.Millisecond, Manage: job.ShareAll}
 }

@@ -4,6 +4,7 @@ package install
 
 import (
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,14 +15,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// images of some registry, so that nothing else is wrong.
-var images = []string{"IMAGE_PREFIX=registry.example/trireme", "VERSION=1.0"}
+	"github.com/trireme-mpi/trireme/charts"
+)
 
 func TestRefusals(t *testing.T) {
 	cluster := startCluster(t)
 	t.Run("another operator", func(t *testing.T) { otherOperators(t, cluster) })
+	t.Run("beside mpi-operator", func(t *testing.T) { besideMPIOperator(t, cluster) })
+	t.Run("jobs of mpi-operator", func(t *testing.T) { unfinishedJobsOfMPIOperator(t, cluster) })
 	t.Run("stored versions", func(t *testing.T) { storedVersions(t, cluster) })
 	t.Run("the way out of an old version", func(t *testing.T) { wayOutOfAnOldVersion(t, cluster) })
 	t.Run("the kind of mpi-operator", func(t *testing.T) { kindOfMPIOperator(t, cluster) })
@@ -37,7 +39,7 @@ func otherOperators(t *testing.T, cluster *cluster) {
 	for name, tc := range map[string]struct {
 		container corev1.Container
 		replicas  int32
-		// want is the way out; empty if nothing stands in the way.
+		// want is the suggested remedy; empty if there is no obstacle.
 		want string
 	}{
 		"mpi-operator":                       {container: corev1.Container{Image: "mpioperator/mpi-operator:0.8.0"}, replicas: 1, want: stopIt},
@@ -60,10 +62,69 @@ func otherOperators(t *testing.T, cluster *cluster) {
 				return
 			}
 			cluster.wantRefused(t, "Deployment theirs in namespace default", tc.want)
-			if output, err := cluster.run(t, nil, "config/uninstall"); err == nil || !strings.Contains(output, tc.want) {
-				t.Errorf("uninstall would have touched what another operator works on (%v):\n%s", err, output)
+		})
+	}
+}
+
+// With a share of the MPIJobs, Trireme is installed next to mpi-operator, if that will
+// be able to create its pods and leaves ours alone.
+func besideMPIOperator(t *testing.T, cluster *cluster) {
+	const oldImage, image = "mpioperator/mpi-operator:0.5.0", "mpioperator/mpi-operator:0.8.2"
+	for name, tc := range map[string]struct {
+		image, account, manage, allowed string
+		// want is the suggested remedy; empty if there is no obstacle.
+		want string
+	}{
+		"all":                  {image: image, account: "theirs", manage: "all", allowed: "default/theirs", want: "--set mpiJobs.manage=new --set mpiJobs.serviceAccount=default/theirs"},
+		"new":                  {image: image, account: "theirs", manage: "new", allowed: "default/theirs"},
+		"named":                {image: image, account: "theirs", manage: "named", allowed: "default/theirs"},
+		"an account unknown":   {image: image, account: "theirs", manage: "new", allowed: "mpi-operator/mpi-operator", want: "--set mpiJobs.serviceAccount=default/theirs"},
+		"the default account":  {image: image, manage: "new", allowed: "mpi-operator/mpi-operator", want: "--set mpiJobs.serviceAccount=default/default"},
+		"an old version":       {image: oldImage, account: "theirs", manage: "new", allowed: "default/theirs", want: "older than v0.6"},
+		"an old version, by v": {image: "mpioperator/mpi-operator:v0.4", account: "theirs", manage: "new", allowed: "default/theirs", want: "older than v0.6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs := deployment(corev1.Container{Image: tc.image}, 1)
+			theirs.Spec.Template.Spec.ServiceAccountName = tc.account
+			cluster.create(t, theirs)
+			settings := []string{"--set", "mpiJobs.manage=" + tc.manage, "--set", "mpiJobs.serviceAccount=" + tc.allowed}
+			output, err := cluster.helm(t, "install", append([]string{"--dry-run=server"}, settings...)...)
+			if tc.want == "" && err != nil {
+				t.Errorf("it cannot be installed: %v\n%s", err, output)
+			}
+			if tc.want != "" && (err == nil || !strings.Contains(output, tc.want)) {
+				t.Errorf("want it refused with %q, got (%v):\n%s", tc.want, err, output)
 			}
 		})
+	}
+}
+
+// Before Trireme runs all MPIJobs, mpi-operator must have completed its own.
+func unfinishedJobsOfMPIOperator(t *testing.T, cluster *cluster) {
+	cluster.kubectl(t, "apply", "--server-side", "-f", "charts/trireme/crds/kubeflow.org_mpijobs.yaml")
+	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	t.Cleanup(cluster.forgetKinds(t))
+	setup := cluster.setup(t, io.Discard)
+	cluster.kubectl(t, "apply", "-f", "config/samples/mpijob.yaml")
+	status := func(patch string) {
+		t.Helper()
+		cluster.kubectl(t, "patch", "mpijob", "pytorch-distributed", "--subresource=status", "--type=merge", "-p", `{"status":`+patch+`}`)
+	}
+	if err := setup.RefuseJobsOfMPIOperator(t.Context()); err != nil {
+		t.Errorf("a new job: %v", err)
+	}
+	status(`{"conditions":[{"type":"Running","status":"True"}]}`)
+	err := setup.RefuseJobsOfMPIOperator(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "1 jobs that mpi-operator has started are not finished: MPIJob default/pytorch-distributed.") {
+		t.Errorf("a running job: %v", err)
+	}
+	// It is not ours, so it does not stop us from being uninstalled.
+	if err := setup.Uninstall(t.Context(), nil, false); err != nil {
+		t.Errorf("uninstall: %v", err)
+	}
+	status(`{"completionTime":"2026-01-01T00:00:00Z"}`)
+	if err := setup.RefuseJobsOfMPIOperator(t.Context()); err != nil {
+		t.Errorf("a finished job: %v", err)
 	}
 }
 
@@ -93,9 +154,9 @@ func storedVersions(t *testing.T, cluster *cluster) {
 // What the message tells people to do is what helps.
 func wayOutOfAnOldVersion(t *testing.T, cluster *cluster) {
 	cluster.createKind(t, []string{"v1", "v2beta1"})
-	output, err := cluster.run(t, images, "config/install")
+	output, err := cluster.helm(t, "install", "--dry-run=server")
 	if err == nil {
-		t.Fatalf("it was installed:\n%s", output)
+		t.Fatalf("it can be installed:\n%s", output)
 	}
 	for line := range strings.Lines(output) {
 		if command := strings.TrimSpace(line); strings.HasPrefix(command, "kubectl patch") {
@@ -118,60 +179,54 @@ func kindOfMPIOperator(t *testing.T, cluster *cluster) {
 	t.Cleanup(cluster.forgetKinds(t))
 	cluster.wantInstallable(t)
 	// And ours takes its place.
-	cluster.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+	if err := cluster.setup(t, io.Discard).UpdateCRDs(t.Context(), charts.CRDs()[1:2]); err != nil {
+		t.Fatal(err)
+	}
+	output, err := cluster.run(t, nil, "kubectl", "get", "crd", "mpijobs.kubeflow.org", "-o", "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}")
+	if err != nil || !strings.Contains(output, "Workers") {
+		t.Errorf("the columns of MPIJobs are %q (%v)", output, err)
+	}
 }
 
-// Who may not see whether another operator runs is not told that none does.
+// A user who may not see whether another operator runs is not told that none does.
 func whoeverMayNotLook(t *testing.T, cluster *cluster) {
 	kubeconfig := cluster.kubeconfig
 	defer func() { cluster.kubeconfig = kubeconfig }()
 	cluster.kubeconfig = cluster.identity(t, "nobody")
-	for _, program := range []string{"config/install", "config/uninstall"} {
-		output, err := cluster.run(t, images, program)
-		if err == nil || !strings.Contains(output, `User "nobody" cannot list resource "deployments"`) {
-			t.Errorf("%s went on (%v):\n%s", program, err, output)
-		}
+	if output, err := cluster.helm(t, "install", "--dry-run=server"); err == nil || !strings.Contains(output, `User "nobody" cannot`) {
+		t.Errorf("it can be installed (%v):\n%s", err, output)
 	}
 }
 
 func settingsThatLack(t *testing.T, cluster *cluster) {
-	for name, tc := range map[string]struct {
-		settings []string
-		want     string
-	}{
-		"no images":                    {want: "make install IMAGE_PREFIX="},
-		"no version":                   {settings: images[:1], want: "make install IMAGE_PREFIX="},
-		"an overlay that there is not": {settings: append(slices.Clone(images), "OVERLAY=openshfit"), want: "overlay openshfit does not exist; set OVERLAY to one of: cert-manager kubernetes local openshift"},
-	} {
+	for name, settings := range map[string][]string{"no images": nil, "no version": {"REGISTRY=registry.example/trireme"}} {
 		t.Run(name, func(t *testing.T) {
-			output, err := cluster.run(t, tc.settings, "config/install")
-			if err == nil || !strings.Contains(output, tc.want) {
-				t.Errorf("want it refused with %q, got (%v):\n%s", tc.want, err, output)
+			output, err := cluster.run(t, settings, "config/install")
+			if want := "make install REGISTRY="; err == nil || !strings.Contains(output, want) {
+				t.Errorf("want it refused with %q, got (%v):\n%s", want, err, output)
 			}
-			cluster.wantNothing(t)
 		})
 	}
 }
 
 func (cluster *cluster) wantInstallable(t *testing.T) {
 	t.Helper()
-	if output, err := cluster.run(t, images, "config/install", "--check"); err != nil {
+	if output, err := cluster.helm(t, "install", "--dry-run=server"); err != nil {
 		t.Errorf("it cannot be installed: %v\n%s", err, output)
 	}
 }
 
 func (cluster *cluster) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
-	output, err := cluster.run(t, images, "config/install")
+	output, err := cluster.helm(t, "install", "--dry-run=server")
 	if err == nil {
-		t.Errorf("it was installed:\n%s", output)
+		t.Errorf("it can be installed:\n%s", output)
 	}
-	for _, text := range append(want, "Nothing was changed") {
+	for _, text := range want {
 		if !strings.Contains(output, text) {
 			t.Errorf("no word of %q in:\n%s", text, output)
 		}
 	}
-	cluster.wantNothing(t)
 }
 
 // mpiJobs is a kind as an older operator has left it; the last version is the one

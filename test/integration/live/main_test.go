@@ -37,6 +37,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 const repository = "../../.."
@@ -60,7 +61,7 @@ type cluster struct {
 func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join(repository, "config/crd")},
+		CRDDirectoryPaths: []string{filepath.Join(repository, "charts/trireme/crds")},
 		// An API server that stops waits for its watches, which do not end by
 		// themselves. Afterwards it is killed.
 		ControlPlaneStopTimeout: 5 * time.Second,
@@ -96,7 +97,7 @@ func (cluster *cluster) restart(t testing.TB) {
 	if err := server.Stop(); err != nil {
 		t.Logf("the API server was killed: %v", err)
 	}
-	eventually(t, "the API server's port is free", func() bool {
+	eventually.Holds(t, "the API server's port is free", func() bool {
 		connection, err := net.Dial("tcp", net.JoinHostPort(server.SecureServing.Address, server.SecureServing.Port))
 		if err == nil {
 			_ = connection.Close()
@@ -222,13 +223,4 @@ func (current *current) restart(t testing.TB, cluster *cluster) {
 	old := current.Load()
 	current.Store(startServer(t, cluster))
 	old.stop()
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("a minute was not enough until %s", what)
-		}
-	}
 }

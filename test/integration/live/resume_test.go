@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // writer changes jobs of a namespace, and keeps the truth: what happened to each job.
@@ -242,7 +243,7 @@ func TestResume(t *testing.T) {
 				readers = append(readers, reader)
 				atRead.Go(func() { reader.read(reading, t, &current) })
 			}
-			eventually(t, "all are connected", func() bool {
+			eventually.Holds(t, "all are connected", func() bool {
 				return !slices.ContainsFunc(readers, func(reader *reader) bool {
 					reader.lock.Lock()
 					defer reader.lock.Unlock()
@@ -259,7 +260,7 @@ func TestResume(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			stopWriting()
 			atWork.Wait()
-			eventually(t, "all have seen the last change of each job", func() bool {
+			eventually.Holds(t, "all have seen the last change of each job", func() bool {
 				return !slices.ContainsFunc(readers, func(reader *reader) bool { return !reader.upToDate(writers[0]) })
 			})
 			// What is told twice comes late.

@@ -28,6 +28,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
@@ -43,7 +44,7 @@ func startServer(t *testing.T) client.Client {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	environment := controlplane.Start(t, &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}, ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths: []string{deployed.CRDs()}, ErrorIfCRDPathMissing: true,
 	})
 	api, err := client.New(environment.Config, client.Options{Scheme: operator.Scheme()})
 	if err != nil {
@@ -64,7 +65,7 @@ func startServer(t *testing.T) client.Client {
 	settings := deployed.Settings(t)
 	deployed.InstallWebhooks(t, api, settings.Webhook.Port)
 	deployed.Start(t, environment, settings).WaitUntilReady(t)
-	deployed.Eventually(t, "the webhooks answer", func() error {
+	eventually.Succeeds(t, "the webhooks answer", func() error {
 		probe := &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v2alpha1.TrainJobSpec{
 			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "none"}, Trainer: v2alpha1.Trainer{Image: "i"},
 		}}

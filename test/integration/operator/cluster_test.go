@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +29,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/player"
 )
 
@@ -67,7 +67,7 @@ func newCluster(t testing.TB, options ...func(testing.TB, *envtest.Environment))
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(deployed.Repository(), "config/crd"), "testdata"},
+		CRDDirectoryPaths:     []string{deployed.CRDs(), "testdata"},
 		ErrorIfCRDPathMissing: true,
 	}
 	for _, option := range options {
@@ -102,7 +102,7 @@ func (cluster *cluster) start(t testing.TB) {
 // lacks a right, or was refused something that it should not have tried.
 func wantNoErrors(t testing.TB, operator *deployed.Operator) {
 	t.Helper()
-	for line := range strings.Lines(operator.Log.String()) {
+	for _, line := range operator.Errors() {
 		// Two of its parts write the certificate's Secret, and one of them wins.
 		if strings.Contains(line, `"logger":"cert-rotation"`) && !strings.Contains(line, "forbidden") {
 			continue
@@ -131,7 +131,7 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 // job without workers is refused by one of them.
 func (cluster *cluster) waitUntilServed(t testing.TB) {
 	t.Helper()
-	deployed.Eventually(t, "the webhooks answer", func() error {
+	eventually.Succeeds(t, "the webhooks answer", func() error {
 		err := cluster.client.Create(context.Background(), trainJob("default", "is-anybody-there"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not found in namespace") {
 			return fmt.Errorf("a TrainJob without a runtime: %w", err)
@@ -221,7 +221,16 @@ var kinds = []metav1.TypeMeta{
 	{APIVersion: "v1", Kind: "Secret"}, {APIVersion: "v1", Kind: "PersistentVolumeClaim"}, {APIVersion: "batch/v1", Kind: "Job"},
 	{APIVersion: "apps/v1", Kind: "ControllerRevision"}, {APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
 	{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"}, {APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup"},
-	{APIVersion: "scheduling.volcano.sh/v1beta1", Kind: "PodGroup"}, {APIVersion: "scheduling.k8s.io/v1alpha2", Kind: "PodGroup"},
+	{APIVersion: "scheduling.volcano.sh/v1beta1", Kind: "PodGroup"},
+}
+
+// servedKinds are those that this release of Kubernetes serves.
+func servedKinds(t testing.TB) []metav1.TypeMeta {
+	t.Helper()
+	if api := controlplane.KubernetesOf(t).GangAPI; api != "" {
+		return append(slices.Clone(kinds), metav1.TypeMeta{APIVersion: api, Kind: "PodGroup"})
+	}
+	return kinds
 }
 
 // objects are all objects in the place that jobs can be made of, by kind and
@@ -229,7 +238,7 @@ var kinds = []metav1.TypeMeta{
 func (place *place) objects() map[string]*metav1.PartialObjectMetadata {
 	place.Helper()
 	found := map[string]*metav1.PartialObjectMetadata{}
-	for _, kind := range kinds {
+	for _, kind := range servedKinds(place) {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: kind}
 		list.Kind += "List"
 		if err := place.client.List(context.Background(), list, client.InNamespace(place.Namespace)); err != nil {

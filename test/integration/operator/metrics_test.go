@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,7 +90,7 @@ func (place *place) scrape(token string) (int, string, error) {
 // operator's authority.
 func (place *place) installPrometheus() {
 	place.Helper()
-	for _, document := range deployed.Documents(place, filepath.Join(deployed.Repository(), "config/rbac/metrics.yaml")) {
+	for _, document := range deployed.Manifests(place, "ClusterRole/trireme-metrics-reader") {
 		place.cluster.create(place.TB, document)
 	}
 	prometheus.token = place.tokenOf("prometheus")

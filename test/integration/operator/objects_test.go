@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 )
 
 var (
@@ -186,13 +187,14 @@ func wantJobSet(place *place) {
 // Which PodGroup, and that pods are in it, by what the job asks for.
 func TestGangs(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
+	type gangCase struct {
 		name   string
 		policy *v2alpha1.PodGroupPolicy
 		kind   schema.GroupVersionKind
 		member []string
 		joined func(*corev1.Pod) bool
-	}{
+	}
+	cases := []gangCase{
 		{
 			"coscheduling", &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(120))}},
 			schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, []string{"spec", "minMember"},
@@ -207,14 +209,18 @@ func TestGangs(t *testing.T) {
 				return pod.Annotations["scheduling.k8s.io/group-name"] == "train" && pod.Spec.SchedulerName == "volcano"
 			},
 		},
-		{
+	}
+	// TestNativeGang of test/e2e also tests a release without it.
+	if api := controlplane.KubernetesOf(t).GangAPI; api != "" {
+		cases = append(cases, gangCase{
 			"native", &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}},
-			schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"}, []string{"spec", "schedulingPolicy", "gang", "minCount"},
+			schema.FromAPIVersionAndKind(api, "PodGroup"), []string{"spec", "schedulingPolicy", "gang", "minCount"},
 			func(pod *corev1.Pod) bool {
 				return pod.Spec.SchedulingGroup != nil && pod.Spec.SchedulingGroup.PodGroupName != nil && *pod.Spec.SchedulingGroup.PodGroupName == "train"
 			},
-		},
-	} {
+		})
+	}
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			place := parallel(t)
 			place.Create(runtime("mpi", func(spec *v2alpha1.TrainingRuntimeSpec) { spec.PodGroupPolicy = tc.policy }))

@@ -27,12 +27,7 @@ import (
 // made anew.
 func TestARuntimeThatChanges(t *testing.T) {
 	place := parallel(t)
-	mode := func(value string) func(*v2alpha1.TrainingRuntimeSpec) {
-		return func(spec *v2alpha1.TrainingRuntimeSpec) {
-			spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "MODE", Value: value}}
-		}
-	}
-	made := runtime("mpi", mode("old"))
+	made := runtime("mpi", withMode("old"))
 	place.Create(made)
 	job := trainJob("", "train")
 	place.createEventually(job)
@@ -50,7 +45,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 
 	place.Patch(job, `{"spec":{"suspend":true}}`)
 	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "Secret/train-ssh", "Service/train-worker")
-	mode("new")(&made.Spec)
+	withMode("new")(&made.Spec)
 	if err := place.client.Update(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +70,13 @@ func TestARuntimeThatChanges(t *testing.T) {
 	place.untilDigest(job, old)
 	place.Delete(later)
 	place.untilSnapshots(old)
+}
+
+// withMode sets a variable of the workers, so that runtimes differ.
+func withMode(value string) func(*v2alpha1.TrainingRuntimeSpec) {
+	return func(spec *v2alpha1.TrainingRuntimeSpec) {
+		spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "MODE", Value: value}}
+	}
 }
 
 // snapshotOf is the snapshot of a runtime as it is now.
@@ -202,7 +204,9 @@ func TestLostSnapshots(t *testing.T) {
 	scenes := map[string]scene{}
 	for name := range cases {
 		place := cluster.newPlace(t, withoutAdmission)
-		made := runtime("mpi")
+		// The operator remembers a runtime by its content, whatever namespace it is in: one
+		// that is still there would restore the others.
+		made := runtime("mpi", withMode(name))
 		place.Create(made)
 		one := trainJob("", "train", func(job *v2alpha1.TrainJob) { job.Spec.Suspend = new(true) })
 		place.Create(one)

@@ -18,6 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // setPhase says how a job stands, as the operator would, and waits until the server
@@ -37,7 +38,7 @@ func (world *world) setPhase(t testing.TB, by *person, kind *jobview.Kind, name 
 	if err := world.admin.Status().Update(t.Context(), seen.Object); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "the server knows that "+name+" is "+string(phase), func() error {
+	eventually.Succeeds(t, "the server knows that "+name+" is "+string(phase), func() error {
 		if got := world.ask(t, by, "GET", by.jobs(kind)+"/"+name+"/status", ""); !strings.Contains(got.body, `"phase":"`+string(phase)+`"`) {
 			return fmt.Errorf("%d: %s", got.code, got.body)
 		}
@@ -105,7 +106,7 @@ func (world *world) restarted(t *testing.T, kind *jobview.Kind) {
 		t.Errorf("it is %s with the labels %v", again.Name, again.Labels)
 	}
 	world.wants(t, ada, "GET", jobs+"/"+again.Name, "", 200)
-	deployed.Eventually(t, "the failed job is gone", func() error {
+	eventually.Succeeds(t, "the failed job is gone", func() error {
 		if got := world.ask(t, ada, "GET", jobs+"/broken", ""); got.code != 404 {
 			return fmt.Errorf("%d: %s", got.code, got.body)
 		}
@@ -183,7 +184,7 @@ func (world *world) countsActive(t *testing.T) {
 	}
 	// What others have left behind must not end meanwhile.
 	before := -1
-	deployed.Eventually(t, "nothing changes any more", func() error {
+	eventually.Succeeds(t, "nothing changes any more", func() error {
 		was := before
 		if before = active(); before != was {
 			return fmt.Errorf("%d were active, and %d are", was, before)
@@ -198,7 +199,7 @@ func (world *world) countsActive(t *testing.T) {
 		if step.phase != "" {
 			world.setPhase(t, ada, jobview.MPIJobs, "counted", step.phase)
 		}
-		deployed.Eventually(t, fmt.Sprintf("%d jobs are active when the new one is %q", step.want, step.phase), func() error {
+		eventually.Succeeds(t, fmt.Sprintf("%d jobs are active when the new one is %q", step.want, step.phase), func() error {
 			if found := active(); found != step.want {
 				return fmt.Errorf("%d are", found)
 			}
@@ -211,7 +212,7 @@ func (world *world) countsActive(t *testing.T) {
 func runtimeSpec(t *testing.T) v2alpha1.TrainingRuntimeSpec {
 	t.Helper()
 	var runtime v2alpha1.ClusterTrainingRuntime
-	if err := yaml.Unmarshal(deployed.Read(t, filepath.Join(deployed.Repository(), "config/runtimes/mpi-openmpi-cpu.yaml")), &runtime); err != nil {
+	if err := yaml.Unmarshal(deployed.Read(t, filepath.Join(deployed.Repository(), "charts/trireme/files/runtimes/mpi-openmpi-cpu.yaml")), &runtime); err != nil {
 		t.Fatal(err)
 	}
 	return runtime.Spec

@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // largeJob is an MPIJob of about 1 MiB.
@@ -45,7 +45,7 @@ func largeJobs(t *testing.T, world *world) {
 		body := world.wants(t, world.ada, "GET", list+"&continue="+url.QueryEscape(next), "", 200)
 		return parsed[page](t, body), body
 	}
-	deployed.Eventually(t, "all are listed", func() error {
+	eventually.Succeeds(t, "all are listed", func() error {
 		first, _ := read("")
 		if left := first.Metadata.RemainingItemCount; left == nil || int(*left)+len(first.Items) != count {
 			return fmt.Errorf("%d are, and %v on other pages", len(first.Items), left)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // page is a list as clients read it, of either kind.
@@ -60,7 +60,7 @@ func (world *world) makeListed(t *testing.T, kind *jobview.Kind) (names []string
 	}
 	world.wants(t, world.bob, "POST", world.bob.jobs(kind), simpleJob(kind, `{"name":"listed-of-bob","labels":{"set":"listed"}}`), 201)
 	world.setPhase(t, world.ada, kind, "listed-03", training.PhaseRunning)
-	deployed.Eventually(t, "all are listed", func() error {
+	eventually.Succeeds(t, "all are listed", func() error {
 		if found := len(world.list(t, world.ada, kind, "labelSelector=set%3Dlisted").Items); found != len(names) {
 			return fmt.Errorf("%d are", found)
 		}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +35,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestMain(m *testing.M) {
@@ -49,14 +49,14 @@ type cluster struct {
 	environment *envtest.Environment
 	admin       client.WithWatch
 	typed       kubernetes.Interface
-	// server is what the server is: a service account with the role of config/server.
+	// server is what the server is: a service account with the role of the chart.
 	server           *rest.Config
 	serverKubeconfig []byte
 }
 
 func startCluster(t testing.TB, options ...func(*envtest.Environment)) *cluster {
 	t.Helper()
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}}
+	environment := &envtest.Environment{CRDDirectoryPaths: []string{deployed.CRDs()}}
 	for _, option := range options {
 		option(environment)
 	}
@@ -75,10 +75,8 @@ func startCluster(t testing.TB, options ...func(*envtest.Environment)) *cluster 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"config/rbac/users.yaml", "config/server/role.yaml"} {
-		for _, document := range deployed.Documents(t, filepath.Join(deployed.Repository(), file)) {
-			create(t, anything, document)
-		}
+	for _, document := range append(deployed.UserRoles(t), deployed.Manifests(t, "ClusterRole*/trireme-server")...) {
+		create(t, anything, document)
 	}
 	user, err := environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + deployed.Namespace + ":trireme-server",
@@ -133,7 +131,7 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 	made.token = request.Status.Token
 	// The API server learns of rights a moment later, and the server remembers a no.
 	for resource, group := range map[string]string{"mpijobs": "kubeflow.org", "trainjobs": "kubeflow.org", "resourcequotas": ""} {
-		deployed.Eventually(t, name+" may list "+resource, func() error {
+		eventually.Succeeds(t, name+" may list "+resource, func() error {
 			review, err := cluster.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User:               "system:serviceaccount:" + made.namespace + ":" + name,
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: made.namespace, Verb: "list", Group: group, Resource: resource},

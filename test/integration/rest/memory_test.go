@@ -32,6 +32,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	products "github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/player"
 )
 
@@ -194,7 +195,7 @@ func (cluster *cluster) fillWithLarge(b *testing.B) {
 	made := &v2alpha1.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Spec: player.RuntimeSpec()}
 	worker := &made.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0]
 	worker.Env = largeJob(b, "", "").Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Env
-	deployed.Eventually(b, "the runtime is accepted", func() error { return cluster.admin.Create(b.Context(), made) })
+	eventually.Succeeds(b, "the runtime is accepted", func() error { return cluster.admin.Create(b.Context(), made) })
 	writing, ctx := errgroup.WithContext(b.Context())
 	writing.SetLimit(4)
 	for number := range *memoryMPIJobs {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
@@ -37,7 +37,7 @@ func TestNobodyCrossesTheBorder(t *testing.T) {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
 	}
-	deployed.Eventually(t, "the cache knows the jobs", func() error {
+	eventually.Succeeds(t, "the cache knows the jobs", func() error {
 		if got := ask(t, http.MethodGet, program.url+"/api/v1/namespaces/"+max.namespace+"/trainjobs/secret-plan", max.token, nil); got.code != 200 {
 			return fmt.Errorf("%d %s", got.code, got.body)
 		}
@@ -115,7 +115,7 @@ func TestAuditOfTheProgram(t *testing.T) {
 		"max delete hello 403", "jane delete hello 204",
 	}
 	// The line of a call follows its answer.
-	deployed.Eventually(t, "every call has its line", func() error {
+	eventually.Succeeds(t, "every call has its line", func() error {
 		if got := strings.Count(program.audit.String(), "\n"); got < len(want) {
 			return fmt.Errorf("%d lines", got)
 		}
@@ -179,7 +179,7 @@ func TestAnswersGetOld(t *testing.T) {
 		"the right": func() error { return guard.Allow(t.Context(), caller, list) },
 		"the token": func() error { _, err := guard.Identify(t.Context(), request); return err },
 	} {
-		deployed.Eventually(t, what+" is gone", func() error {
+		eventually.Succeeds(t, what+" is gone", func() error {
 			clock.SetTime(clock.Now().Add(30 * time.Second))
 			if err := holds(); err == nil {
 				return fmt.Errorf("it still holds")

@@ -28,6 +28,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	"github.com/trireme-mpi/trireme/internal/operator/issuer"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // issuedNames are those that the operator of these tests issues a certificate for.
@@ -50,12 +51,12 @@ func startCertified(t *testing.T) *certified {
 	if err := cluster.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployed.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.create(t, "config/rbac/ca.yaml")
+	cluster.create(t, deployed.Manifests(t, "Role*/trireme-ca-reader"))
 	deployed.Start(t, cluster.environment, deployed.Settings(t, func(settings *config.Config) {
 		settings.Server.ExtraNames = []string{"train.example.com", "192.0.2.7"}
 	})).WaitUntilReady(t)
 	made := &certified{cluster: cluster, folder: t.TempDir()}
-	deployed.Eventually(t, "the certificate is issued", func() error { return made.mount(t.Context()) })
+	eventually.Succeeds(t, "the certificate is issued", func() error { return made.mount(t.Context()) })
 	made.keepMounted(t)
 	made.server = cluster.startServer(t, "--tls-cert-file", filepath.Join(made.folder, "tls.crt"), "--tls-key-file", filepath.Join(made.folder, "tls.key"))
 	return made
@@ -142,7 +143,7 @@ func (certified *certified) verify(t *testing.T, authority, name string) (*x509.
 // wantShown waits until the server shows a certificate that satisfies.
 func (certified *certified) wantShown(t *testing.T, what string, satisfies func(*x509.Certificate) bool) {
 	t.Helper()
-	deployed.Eventually(t, what, func() error {
+	eventually.Succeeds(t, what, func() error {
 		shown, err := certified.verify(t, certified.published(t), issuedNames[2])
 		if err == nil && !satisfies(shown) {
 			err = fmt.Errorf("it shows a certificate of %s, valid until %s", shown.Issuer, shown.NotAfter)
@@ -195,7 +196,7 @@ func (certified *certified) replaceAuthority(t *testing.T) {
 		client.RawPatch("application/merge-patch+json", []byte(`{"data":null}`))); err != nil {
 		t.Fatal(err)
 	}
-	deployed.Eventually(t, "another CA is published", func() error {
+	eventually.Succeeds(t, "another CA is published", func() error {
 		if certified.published(t) == before {
 			return errors.New("it is the same")
 		}
@@ -326,7 +327,7 @@ func TestAdministratorsCertificateWins(t *testing.T) {
 	}
 	authority := certified.published(t)
 	give(certificate)
-	deployed.Eventually(t, "the administrator's CA is published", func() error {
+	eventually.Succeeds(t, "the administrator's CA is published", func() error {
 		if certified.published(t) != string(certificate) {
 			return errors.New("not yet")
 		}
@@ -339,7 +340,7 @@ func TestAdministratorsCertificateWins(t *testing.T) {
 	// Without a CA in the Secret the operator's own is published; that it is another one
 	// then shows that the operator has looked at the Secret since.
 	give(nil)
-	deployed.Eventually(t, "the operator's CA is published", func() error {
+	eventually.Succeeds(t, "the operator's CA is published", func() error {
 		if certified.published(t) != authority {
 			return errors.New("not yet")
 		}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	messages "github.com/trireme-mpi/trireme/api/grpc/training"
-	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
@@ -151,7 +151,7 @@ func TestFloodOfConnections(t *testing.T) {
 		}
 		defer connection.Close()
 	}
-	deployed.Eventually(t, "the connections are counted", func() error {
+	eventually.Succeeds(t, "the connections are counted", func() error {
 		if got := ask(t, http.MethodGet, program.probes+"/metrics", "", nil); !strings.Contains(got.body, "\ntrireme_server_connections 5\n") {
 			return fmt.Errorf("%.100s", got.body[strings.Index(got.body, "\ntrireme_server_connections"):])
 		}
@@ -170,7 +170,7 @@ func TestFloodOfConnections(t *testing.T) {
 		t.Errorf("another source: %d %s", got.code, got.body)
 	}
 	// The certificate's handshake has its time, and no more.
-	deployed.Eventually(t, "who says nothing is cut off", func() error {
+	eventually.Succeeds(t, "who says nothing is cut off", func() error {
 		response, err := clientFrom("127.0.0.1").Do(request)
 		if err == nil {
 			response.Body.Close()

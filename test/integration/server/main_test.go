@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +31,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 	"github.com/trireme-mpi/trireme/internal/testing/shared"
 )
 
@@ -65,7 +67,7 @@ type cluster struct {
 	environment *envtest.Environment
 	client      client.WithWatch
 	typed       kubernetes.Interface
-	// server is what the server is: a service account with the role of config/server.
+	// server is what the server is: a service account with the role of the chart.
 	server           *rest.Config
 	serverKubeconfig []byte
 }
@@ -76,7 +78,7 @@ var sharedCluster = shared.Thing[*cluster]{Make: startCluster}
 
 func startCluster(t testing.TB) *cluster {
 	t.Helper()
-	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}})
+	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{deployed.CRDs()}})
 	config := rest.CopyConfig(environment.Config)
 	config.QPS = -1
 	made, err := connection.NewClientFactory().Client(config, nil)
@@ -88,8 +90,8 @@ func startCluster(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	cluster := &cluster{environment: environment, client: made, typed: typed}
-	cluster.create(t, "config/rbac/users.yaml")
-	cluster.create(t, "config/server/role.yaml")
+	cluster.create(t, deployed.UserRoles(t))
+	cluster.create(t, deployed.Manifests(t, "ClusterRole*/trireme-server"))
 	user, err := environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + deployed.Namespace + ":trireme-server",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + deployed.Namespace, "system:authenticated"},
@@ -105,13 +107,13 @@ func startCluster(t testing.TB) *cluster {
 }
 
 // create creates what is in a file.
-func (cluster *cluster) create(t testing.TB, file string) {
+func (cluster *cluster) create(t testing.TB, documents []*unstructured.Unstructured) {
 	t.Helper()
 	anything, err := client.New(cluster.environment.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range deployed.Documents(t, filepath.Join(deployed.Repository(), file)) {
+	for _, document := range documents {
 		if err := anything.Create(t.Context(), document); err != nil {
 			t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
 		}
@@ -153,7 +155,7 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 	made.token = cluster.token(t, made)
 	// Both the API server and ours learn of rights a moment later, and ours remembers a no.
 	for _, resource := range []string{"mpijobs", "trainjobs"} {
-		deployed.Eventually(t, name+" may list "+resource, func() error {
+		eventually.Succeeds(t, name+" may list "+resource, func() error {
 			review, err := cluster.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: made.user(), ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: made.namespace, Verb: "list", Group: "kubeflow.org", Resource: resource},
 			}}, metav1.CreateOptions{})
@@ -216,7 +218,7 @@ func (cluster *cluster) startServer(t testing.TB, arguments ...string) *program 
 	}
 	go func() { started.ended <- started.command.Wait() }()
 	t.Cleanup(func() { started.stop(t) })
-	deployed.Eventually(t, "the server is ready", func() error {
+	eventually.Succeeds(t, "the server is ready", func() error {
 		if len(started.ended) > 0 {
 			t.Fatalf("the server ended while it was waited for:\n%s", started.log)
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 // odh server stands for whoever runs it, and for nobody else.
@@ -42,7 +43,7 @@ func TestOdhServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	var line, token, url string
-	deployed.Eventually(t, "odh says how to reach it", func() error {
+	eventually.Succeeds(t, "odh says how to reach it", func() error {
 		found := regexp.MustCompile(`echo 'Authorization: Bearer (\w+)' \| curl -H @- (http://127\.0\.0\.1:\d+)/\S+`).FindStringSubmatch(said.String())
 		if found == nil {
 			return os.ErrNotExist

@@ -45,7 +45,7 @@ func TestHeadersOfAProxy(t *testing.T) {
 func TestProxyThatIsBelieved(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
-	cluster.create(t, "config/components/impersonation/role.yaml")
+	cluster.create(t, deployed.ManifestsWith(t, "complete", "ClusterRole*/trireme-server-impersonation"))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: jane.namespace, Name: "team"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mpijob-user"},

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
+)
+
+// TestChart is the life of a release, from the first installation to the last trace.
+func TestChart(t *testing.T) {
+	images := pushImages(t)
+	newNamespace(t, "trireme-system")
+	newNamespace(t, "team")
+	before := objects(t)
+	for _, step := range []struct {
+		name string
+		do   func(t *testing.T)
+	}{
+		{"install", func(t *testing.T) {
+			run(t, "helm install trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+images.values())
+			wantOperator(t, images["operator"])
+		}},
+		{"helm test", runHelmTest},
+		{"private image", runPrivateJob},
+		{"upgrade and rollback", func(t *testing.T) { upgradeAndRollBack(t, images) }},
+		{"uninstall with an unfinished job", refuseUninstall},
+		{"uninstall", uninstall},
+		{"nothing left", func(t *testing.T) { wantOnlyCRDs(t, before) }},
+	} {
+		if !t.Run(step.name, step.do) {
+			return // the next steps need this one
+		}
+	}
+}
+
+// newNamespace has the login of the registry, as an administrator creates it.
+func newNamespace(t *testing.T, name string) {
+	t.Helper()
+	run(t, "kubectl create namespace "+name)
+	run(t, "kubectl label namespace "+name+" pod-security.kubernetes.io/enforce=restricted")
+	run(t, "kubectl wait --for=create serviceaccount/default --timeout=60s --namespace "+name)
+	run(t, `kubectl create secret generic registry --type=kubernetes.io/dockerconfigjson --from-file=.dockerconfigjson="$DOCKER_CONFIG/config.json" --namespace `+name)
+}
+
+// objects lists everything that is stored on the cluster, except what comes and goes by
+// itself.
+func objects(t *testing.T) []string {
+	t.Helper()
+	kinds := run(t, `kubectl api-resources --verbs=list -o name | grep --invert-match --line-regexp --extended-regexp 'events(\.events\.k8s\.io)?|leases\.coordination\.k8s\.io' | paste -sd,`)
+	list := run(t, "kubectl get "+kinds+` --all-namespaces --ignore-not-found -o go-template='{{range .items}}{{.kind}} {{with .metadata.namespace}}{{.}}/{{end}}{{.metadata.name}}{{"\n"}}{{end}}'`)
+	all := strings.Split(list, "\n")
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func wantOperator(t *testing.T, digest string) {
+	t.Helper()
+	image := run(t, "kubectl get deployment/trireme-operator --namespace trireme-system -o jsonpath='{.spec.template.spec.containers[0].image} {.status.readyReplicas}'")
+	if !strings.HasSuffix(image, "@"+digest+" 2") {
+		t.Errorf("image and ready replicas of the operator are %q, want %s and 2", image, digest)
+	}
+}
+
+func runHelmTest(t *testing.T) {
+	output := run(t, "helm test trireme --namespace trireme-system --timeout 5m")
+	for _, want := range []string{"rank 0 of 2", "rank 1 of 2"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the job of helm test does not print %q:\n%s", want, output)
+		}
+	}
+	run(t, "kubectl wait --for=delete --timeout=120s --namespace trireme-system mpijob/trireme-test")
+}
+
+// job is an MPIJob of a private image without a pull secret of its own. Its ranks wait for
+// a file.
+const job = `
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: NAME, namespace: team}
+spec:
+  runPolicy: {cleanPodPolicy: Running}
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: launcher
+            image: IMAGE
+            command: [mpirun, -np, "2", sh, -c, 'echo "rank $OMPI_COMM_WORLD_RANK is up"; until [ -e /tmp/end ]; do sleep 0.2; done; echo "rank $OMPI_COMM_WORLD_RANK ends"']
+            resources: {requests: {cpu: 10m, memory: 64Mi}}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: worker
+            image: IMAGE
+            resources: {requests: {memory: 1Gi}}
+`
+
+// startJob returns when all ranks of the job are running.
+func startJob(t *testing.T, name string) {
+	t.Helper()
+	manifest := strings.ReplaceAll(job, "NAME", name)
+	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(strings.ReplaceAll(manifest, "$", `\$`), "IMAGE", "$PRIVATE_REGISTRY/trireme/mpi-test:1")+"EOF")
+	eventually.Succeeds(t, "all ranks of "+name+" are running", func() error {
+		log, err := shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + name)
+		if err != nil || strings.Count(log, " is up") != 2 {
+			return fmt.Errorf("%v: %s", err, log)
+		}
+		return nil
+	})
+}
+
+// endJob lets the ranks end, and waits until the job has succeeded.
+func endJob(t *testing.T, name string) {
+	t.Helper()
+	// The launcher ends with the first worker's rank, so that worker gets the file last.
+	for _, worker := range []int{1, 0} {
+		run(t, fmt.Sprintf("kubectl exec --namespace team %s-worker-%d -- touch /tmp/end", name, worker))
+	}
+	run(t, "kubectl wait --for=condition=Succeeded --timeout=120s --namespace team mpijob/"+name)
+}
+
+func runPrivateJob(t *testing.T) {
+	startJob(t, "private")
+	secrets := run(t, "kubectl get pods --namespace team --selector training.kubeflow.org/job-name=private -o jsonpath='{range .items[*]}{.spec.imagePullSecrets[*].name}{\"\\n\"}{end}'")
+	if diff := cmp.Diff("registry\nregistry\nregistry", secrets); diff != "" {
+		t.Errorf("pull secrets of the job's pods (-want +got):\n%s", diff)
+	}
+	endJob(t, "private")
+}
+
+// upgradeAndRollBack replaces the operator twice, while a job is running.
+func upgradeAndRollBack(t *testing.T, images release) {
+	startJob(t, "steady")
+	started := podsOf(t, "steady")
+	newer := images.newer(t)
+	run(t, "helm upgrade trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+newer.values())
+	wantOperator(t, newer["operator"])
+	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
+		t.Errorf("the upgrade has changed the pods of a running job (-before +after):\n%s", diff)
+	}
+	run(t, "helm rollback trireme --namespace trireme-system --wait --timeout 5m")
+	wantOperator(t, images["operator"])
+	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
+		t.Errorf("the rollback has changed the pods of a running job (-before +after):\n%s", diff)
+	}
+	endJob(t, "steady")
+}
+
+// podsOf are names, UIDs and restarts of the job's pods.
+func podsOf(t *testing.T, name string) string {
+	t.Helper()
+	return run(t, "kubectl get pods --namespace team --selector training.kubeflow.org/job-name="+name+
+		` --no-headers -o custom-columns=NAME:.metadata.name,UID:.metadata.uid,RESTARTS:.status.containerStatuses[*].restartCount`)
+}
+
+func refuseUninstall(t *testing.T) {
+	startJob(t, "unfinished")
+	started := podsOf(t, "unfinished")
+	output, err := shell(clients + "helm uninstall trireme --namespace trireme-system --wait --timeout 5m")
+	if err == nil {
+		t.Fatalf("helm uninstall does not wait for an unfinished job:\n%s", output)
+	}
+	for _, want := range []string{"1 jobs are not finished: MPIJob team/unfinished", "Wait until they have finished, or delete them"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("helm uninstall does not say %q:\n%s", want, output)
+		}
+	}
+	run(t, "kubectl rollout status deployment/trireme-operator --namespace trireme-system --timeout=60s")
+	if diff := cmp.Diff(started, podsOf(t, "unfinished")); diff != "" {
+		t.Errorf("the refused uninstall has changed the pods of a running job (-before +after):\n%s", diff)
+	}
+	endJob(t, "unfinished")
+}
+
+func uninstall(t *testing.T) {
+	run(t, "helm uninstall trireme --namespace trireme-system --wait --timeout 5m")
+	states := run(t, `kubectl get mpijobs --namespace team --no-headers -o custom-columns=NAME:.metadata.name,SUCCEEDED:'.status.conditions[?(@.type=="Succeeded")].status'`)
+	if got := strings.Fields(states); !slices.Equal(got, []string{"private", "True", "steady", "True", "unfinished", "True"}) {
+		t.Errorf("jobs after the uninstall: %v", got)
+	}
+}
+
+// wantOnlyCRDs deletes the jobs, which works without the operator, and compares what is
+// stored with what was stored before the installation.
+func wantOnlyCRDs(t *testing.T, before []string) {
+	run(t, "kubectl delete mpijobs --all --namespace team --cascade=foreground --timeout=60s")
+	// Helm waits for its own objects, not for the pods of Deployments.
+	run(t, "kubectl wait --for=delete pods --all --timeout=60s --namespace trireme-system")
+	left := slices.DeleteFunc(objects(t), func(object string) bool { return slices.Contains(before, object) })
+	want := []string{
+		"APIService v2alpha1.kubeflow.org",
+		"APIService v2beta1.kubeflow.org",
+		"CustomResourceDefinition clustertrainingruntimes.kubeflow.org",
+		"CustomResourceDefinition mpijobs.kubeflow.org",
+		"CustomResourceDefinition trainingruntimes.kubeflow.org",
+		"CustomResourceDefinition trainjobs.kubeflow.org",
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("objects after the uninstall (-want +got):\n%s", diff)
+	}
+}
