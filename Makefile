@@ -95,7 +95,7 @@ test-kind: bin/gotestsum bin/grpcurl ## Run the cluster tests on the cluster of 
 	@test/run kind
 
 .PHONY: test-docs
-test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation shows (root)
+test-docs: bin/gotestsum bin/cluster ## Run the commands of the documentation that work on the local cluster (root)
 	@test/run docs
 
 .PHONY: test-peers

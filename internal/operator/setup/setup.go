@@ -181,7 +181,7 @@ func (s Setup) refuseUnfinishedJobs(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%d jobs are not finished: %s. Wait until they have finished, or delete them. "+
-		"To uninstall now and let their pods continue without the operator: helm upgrade --reuse-values --set uninstall.unfinishedJobs=keep, then helm uninstall",
+		"To uninstall now and let their pods continue without the operator: helm upgrade RELEASE CHART --namespace NAMESPACE --reuse-values --set uninstall.unfinishedJobs=keep, then helm uninstall again",
 		len(unfinished), shortened(unfinished))
 }
 
