@@ -280,7 +280,7 @@ func TestRuntimes(t *testing.T) {
 		contains(t, stdout, "ok    pods scheduled", "ok    image pulled", "ok    workers reached", "ok    ranks started", "ok    every rank answered")
 		contains(t, stderr, "The runtime works.")
 	}
-	stdout, _ = odh(t, 7, namespace, append([]string{"runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--timeout", "30s"}, small...)...)
+	stdout, _ = odh(t, 7, namespace, append([]string{"runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--timeout", "60s"}, small...)...)
 	contains(t, stdout, "ok    pods scheduled", "fail  image pulled", "trireme.local/nothing:1")
 	odh(t, 3, namespace, "runtime", "test", "no-such-runtime", "--image", localImage)
 	var left v2alpha1.TrainJobList

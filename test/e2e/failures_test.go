@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
-// impatient gives workers three seconds once all of them run.
+// impatient gives workers six seconds once all of them run.
 func impatient(template *corev1.PodTemplateSpec) { impatientContainer(&template.Spec.Containers[0]) }
 
 // untilReady waits until the kubelet says that a worker answers.
@@ -129,6 +129,9 @@ func TestTheGateFindsBlockedPortsOfMPI(t *testing.T) {
 	run := newRun(t, implementations[0].job(3, allreduce))
 	run.startWorkers()
 	run.block("train-worker-1", "10000-65535")
+	for _, host := range run.hosts {
+		run.untilReady(host)
+	}
 	run.startLauncher(impatient)
 	run.stampClock()
 	wantReport(t, run, run.end(2*time.Minute), protocol.ReasonMPI, "train-worker-0", 71, "train-worker-0 cannot connect to train-worker-1 on TCP port", "a NetworkPolicy")
@@ -401,5 +404,5 @@ func TestTheGateBeforeAnEntrypoint(t *testing.T) {
 }
 
 func impatientContainer(container *corev1.Container) {
-	container.Env = append(container.Env, corev1.EnvVar{Name: protocol.GateTimeoutVariable, Value: "3s"})
+	container.Env = append(container.Env, corev1.EnvVar{Name: protocol.GateTimeoutVariable, Value: "6s"})
 }

@@ -134,7 +134,6 @@ func TestPlantedSecretsStayWhereTheyAre(t *testing.T) {
 	since := time.Now().Add(-2 * time.Second)
 	world.add(bearerToken, []byte(world.ada.token))
 	world.submitAll(t)
-	world.learnKeys(t)
 	world.lookIntoWorkers(t)
 	world.refuse(t)
 	world.untilEnded(t)
@@ -185,6 +184,8 @@ func (world *secretWorld) submitAll(t *testing.T) {
 			world.plant(object, name == "one-piece")
 			object.SetName(name + "-" + strings.ToLower(kind))
 			world.jobs[object.GetName()] = submitTo(t, api, world.ada.namespace, object)
+			// At once: the keys are deleted with the end of the job.
+			world.learnKeys(t, object.GetName())
 		}
 	}
 	fetching := implementations[1].trainJob(2, waiting)
@@ -223,31 +224,27 @@ func (world *secretWorld) plant(object client.Object, inOnePiece bool) {
 }
 
 // learnKeys plants nothing: jobs have keys of their own.
-func (world *secretWorld) learnKeys(t *testing.T) {
+func (world *secretWorld) learnKeys(t *testing.T, name string) {
 	t.Helper()
-	for name, job := range world.jobs {
-		if name == fetches {
-			continue
+	job := world.jobs[name]
+	secret := map[bool]string{true: name + "-ssh-key", false: name + "-ssh"}[strings.HasSuffix(name, "mpijob")]
+	var found corev1.Secret
+	eventually.Succeeds(t, name+" has its keys", func() error {
+		return job.client.Get(t.Context(), client.ObjectKey{Namespace: job.namespace, Name: secret}, &found)
+	})
+	for field, what := range map[string]string{protocol.ClientKey: clientKey, protocol.HostKey: hostKey} {
+		parsed, err := ssh.ParseRawPrivateKey(found.Data[field])
+		if err != nil {
+			t.Fatal(err)
 		}
-		secret := map[bool]string{true: name + "-ssh-key", false: name + "-ssh"}[strings.HasSuffix(name, "mpijob")]
-		var found corev1.Secret
-		eventually.Succeeds(t, name+" has its keys", func() error {
-			return job.client.Get(t.Context(), client.ObjectKey{Namespace: job.namespace, Name: secret}, &found)
-		})
-		for field, what := range map[string]string{protocol.ClientKey: clientKey, protocol.HostKey: hostKey} {
-			parsed, err := ssh.ParseRawPrivateKey(found.Data[field])
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, is := parsed.(*ed25519.PrivateKey)
-			if !is {
-				t.Fatalf("the key is a %T", parsed)
-			}
-			// The rest of what is in the file is public, or the same in all of them.
-			world.add(what, key.Seed())
-			if len(world.in(string(found.Data[field]))) == 0 {
-				t.Fatal("the key is not found in its own file")
-			}
+		key, is := parsed.(*ed25519.PrivateKey)
+		if !is {
+			t.Fatalf("the key is a %T", parsed)
+		}
+		// The rest of what is in the file is public, or the same in all of them.
+		world.add(what, key.Seed())
+		if len(world.in(string(found.Data[field]))) == 0 {
+			t.Fatal("the key is not found in its own file")
 		}
 	}
 }

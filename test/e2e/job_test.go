@@ -89,7 +89,13 @@ func submitTo(t *testing.T, api client.WithWatch, namespace string, object clien
 	if err := api.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	return &theJob{t: t, client: api, namespace: namespace, object: object}
+	job := &theJob{t: t, client: api, namespace: namespace, object: object}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(job.describe())
+		}
+	})
+	return job
 }
 
 // runtimeFor is a runtime that says nothing but which MPI it is for.
@@ -187,7 +193,7 @@ func (job *theJob) until(what string, patience time.Duration, holds func(trainin
 			return progress
 		}
 		if time.Now().After(deadline) {
-			job.t.Fatalf("%s: not after %s\n%s", what, patience, job.describe())
+			job.t.Fatalf("%s: not after %s", what, patience)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -206,7 +212,7 @@ func (job *theJob) succeeds() training.Progress {
 	job.t.Helper()
 	ended := job.end(2 * time.Minute)
 	if ended.Phase != training.PhaseSucceeded {
-		job.t.Fatalf("%s: %s\n%s", ended.FailureReason, ended.FailureMessage, job.describe())
+		job.t.Fatalf("%s: %s", ended.FailureReason, ended.FailureMessage)
 	}
 	return ended
 }
@@ -216,7 +222,7 @@ func (job *theJob) fails(reason training.FailureReason, words ...string) trainin
 	job.t.Helper()
 	ended := job.end(2 * time.Minute)
 	if ended.Phase != training.PhaseFailed || ended.FailureReason != reason {
-		job.t.Errorf("the job is %s with %q: %s; want %s\n%s", ended.Phase, ended.FailureReason, ended.FailureMessage, reason, job.describe())
+		job.t.Errorf("the job is %s with %q: %s; want %s", ended.Phase, ended.FailureReason, ended.FailureMessage, reason)
 	}
 	for _, word := range words {
 		if !strings.Contains(ended.FailureMessage, word) {
@@ -243,6 +249,16 @@ func (job *theJob) pods(role string) []corev1.Pod {
 	return list.Items
 }
 
+// worker is a pod of the job's workers.
+func (job *theJob) worker(index int) *corev1.Pod {
+	job.t.Helper()
+	workers := job.pods(training.RoleWorker)
+	if len(workers) <= index {
+		job.t.Fatalf("the job has %d workers, want more than %d", len(workers), index)
+	}
+	return &workers[index]
+}
+
 // log of the launcher.
 func (job *theJob) log() string {
 	output, _ := shell(fmt.Sprintf("bin/cluster kubectl logs -n %s -l %s=%s,%s=launcher --tail=-1", job.namespace, training.LabelJobName, job.object.GetName(), training.LabelReplicaType))
@@ -253,7 +269,7 @@ func (job *theJob) waitForLog(text string) {
 	job.t.Helper()
 	eventually.Succeeds(job.t, "the launcher says "+text, func() error {
 		if log := job.log(); !strings.Contains(log, text) {
-			return fmt.Errorf("it says: %s\n%s", log, job.describe())
+			return fmt.Errorf("it says: %s", log)
 		}
 		return nil
 	})

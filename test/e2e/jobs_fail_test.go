@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -148,10 +149,10 @@ func TestAGangThatCannotFit(t *testing.T) {
 		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("64Mi")})
 		api, namespace := newNamespace(t)
 		if mpiJob, isMPIJob := object.(*v2beta1.MPIJob); isMPIJob {
-			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(15))}
+			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(30))}
 		} else {
 			runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
-			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(15))}}
+			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(30))}}
 			if err := api.Create(t.Context(), runtime); err != nil {
 				t.Fatal(err)
 			}
@@ -232,14 +233,24 @@ func TestAWorkerIsEvicted(t *testing.T) {
 		// The kubelet here has nothing more to say of a worker that is ready: it would
 		// take back what is written in its name.
 		job.until("its workers are ready", time.Minute, func(progress training.Progress) bool { return progress.ReadyWorkers == "2/2" })
-		var pod corev1.Pod
+		evicted := job.worker(0).Name
 		eventually.Succeeds(t, "a worker is evicted", func() error {
-			// As the kubelet of a node without memory writes it.
-			pod = job.pods(training.RoleWorker)[0]
+			if isFinished(job.refresh()) {
+				return nil
+			}
+			var pod corev1.Pod
+			if err := job.client.Get(t.Context(), client.ObjectKey{Namespace: job.namespace, Name: evicted}, &pod); err != nil {
+				return err
+			}
+			// As the kubelet of a node without memory writes it. This one may take it back, so it
+			// is written until the operator has seen it.
 			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
-			return job.client.Status().Update(t.Context(), &pod)
+			if err := job.client.Status().Update(t.Context(), &pod); err != nil {
+				return err
+			}
+			return errors.New("the operator has not seen it")
 		})
-		ended := job.fails(training.FailureWorker, pod.Name, "evicted", "low on resource: memory", "requests as high as its limits")
+		ended := job.fails(training.FailureWorker, evicted, "evicted", "low on resource: memory", "requests as high as its limits")
 		t.Log(ended.FailureMessage)
 	})
 }
@@ -249,7 +260,7 @@ func TestAWorkerIsDrained(t *testing.T) {
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
-		pod := job.pods(training.RoleWorker)[0]
+		pod := job.worker(0)
 		if output, err := shell(fmt.Sprintf(`bin/cluster kubectl create -f - --raw /api/v1/namespaces/%[1]s/pods/%[2]s/eviction <<END
 {"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%[2]q,"namespace":%[1]q}}
 END`, job.namespace, pod.Name)); err != nil {
@@ -264,8 +275,8 @@ func TestAWorkerIsDeleted(t *testing.T) {
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
-		pod := job.pods(training.RoleWorker)[1]
-		if err := job.client.Delete(t.Context(), &pod); err != nil {
+		pod := job.worker(1)
+		if err := job.client.Delete(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		t.Log(job.fails(training.FailureWorker, pod.Spec.Hostname).FailureMessage)
@@ -279,12 +290,12 @@ func TestARunThatHangs(t *testing.T) {
 	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nprint('up', flush=True)\ntime.sleep(600)", func(t *testing.T, object client.Object) {
 		switch object := object.(type) {
 		case *v2alpha1.TrainJob:
-			object.Spec.ActiveDeadlineSeconds = new(int64(30))
+			object.Spec.ActiveDeadlineSeconds = new(int64(60))
 		case *v2beta1.MPIJob:
-			object.Spec.RunPolicy.ActiveDeadlineSeconds = new(int64(30))
+			object.Spec.RunPolicy.ActiveDeadlineSeconds = new(int64(60))
 		}
 		job := submit(t, object)
-		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 30", "had reached all 2 workers", "kubectl logs")
+		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 60", "had reached all 2 workers", "kubectl logs")
 		t.Log(ended.FailureMessage)
 		eventually.Succeeds(t, "no pod runs", func() error {
 			for _, pod := range job.pods("") {

@@ -68,7 +68,7 @@ func wantSum(t *testing.T, job *theJob, line string) {
 		}
 		workers, launchers := job.pods(training.RoleWorker), job.pods(training.RoleLauncher)
 		if len(secrets.Items) != 0 || len(workers) != 0 || len(launchers) != 1 || launchers[0].Status.Phase != corev1.PodSucceeded {
-			return fmt.Errorf("%d Secrets, %d workers, %d launchers are left\n%s", len(secrets.Items), len(workers), len(launchers), job.describe())
+			return fmt.Errorf("%d Secrets, %d workers, %d launchers are left", len(secrets.Items), len(workers), len(launchers))
 		}
 		return nil
 	})
@@ -112,7 +112,7 @@ func TestDiscoverHostsAndEnvironment(t *testing.T) {
 // The program runs for long enough to be suspended before it ends by itself.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
-	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('all ranks are up', flush=True)\ntime.sleep(10)\nMPI.COMM_WORLD.Barrier()", func(t *testing.T, object client.Object) {
+	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('all ranks are up', flush=True)\ntime.sleep(20)\nMPI.COMM_WORLD.Barrier()", func(t *testing.T, object client.Object) {
 		setSuspend(true)(object)
 		job := submit(t, object)
 		job.until("it says that it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })

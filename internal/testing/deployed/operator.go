@@ -28,6 +28,8 @@ const Namespace = "trireme-system"
 // Settings are the defaults, for an operator that is not in a pod.
 func Settings(t testing.TB, change ...func(*config.Config)) *config.Config {
 	t.Helper()
+	// Building takes a while, in which others could take the free ports.
+	program(t)
 	settings := config.Default()
 	settings.Webhook.Port = int32(FreePort(t))
 	settings.Webhook.Host = "localhost"

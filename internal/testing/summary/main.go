@@ -5,7 +5,8 @@
 //	summary -tier NAME -seconds N FILE...   the tests of a tier: how many, how long, the slowest
 //	summary FILE...                         all of them, with the logs of those that passed only the second time
 //
-// It fails where too many passed only the second time: each of them is a bug.
+// It fails where too many passed only the second time: each of them is a bug. It also
+// fails where a package failed without a test that did.
 package main
 
 import (
@@ -42,7 +43,7 @@ func main() {
 }
 
 func read(names []string) (*results, error) {
-	found := &results{tests: map[name]*result{}}
+	found := newResults()
 	for _, name := range names {
 		file, err := os.Open(name)
 		if err != nil {
@@ -66,16 +67,19 @@ func (results *results) writeTier(to io.Writer, tier string, took time.Duration)
 	}
 }
 
-// writeAll tells whether no more tests than may were needed twice.
+// writeAll tells whether all packages ran, and no more tests than may were needed twice.
 func (results *results) writeAll(to io.Writer) bool {
 	repeated := results.repeated()
 	for _, test := range repeated {
 		fmt.Fprintf(to, "== %s failed, and passed the second time. Of the first:\n%s", test, results.tests[test].firstLog)
 	}
 	fmt.Fprintf(to, "%s, %d passed only the second time\n", results.counts(), len(repeated))
+	for _, pack := range results.broken {
+		fmt.Fprintf(to, "%s failed outside of its tests: it was not built, or TestMain failed\n", pack)
+	}
 	if len(repeated) > mostRepeated {
 		fmt.Fprintf(to, "More than %d tests passed only the second time. Find the cause of each.\n", mostRepeated)
 		return false
 	}
-	return true
+	return len(results.broken) == 0
 }

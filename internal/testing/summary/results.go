@@ -31,7 +31,15 @@ type result struct {
 // results are those of all attempts; a test that failed may have had two.
 type results struct {
 	tests map[name]*result
+	// failing are the packages of which a test has failed in the attempt that is being read.
+	failing map[string]bool
+	// broken are packages that failed in an attempt without a test that did: they were not
+	// built, or TestMain failed. There is no test to repeat, so a second attempt runs none
+	// and passes.
+	broken []string
 }
+
+func newResults() *results { return &results{tests: map[name]*result{}, failing: map[string]bool{}} }
 
 // event is a line of `go test -json`.
 type event struct {
@@ -51,9 +59,27 @@ func (results *results) add(from io.Reader) error {
 		}
 		// What is no event was written past the tests, by the go command or by a program.
 		var happened event
-		if err := json.Unmarshal(line, &happened); err == nil && happened.Test != "" {
-			results.note(happened)
+		if err := json.Unmarshal(line, &happened); err != nil {
+			continue
 		}
+		if happened.Test != "" {
+			results.note(happened)
+		} else {
+			results.noteEnd(happened)
+		}
+	}
+}
+
+// noteEnd notes the end of a package.
+func (results *results) noteEnd(happened event) {
+	switch happened.Action {
+	case "fail":
+		if !results.failing[happened.Package] {
+			results.broken = append(results.broken, happened.Package)
+		}
+		fallthrough
+	case "pass":
+		delete(results.failing, happened.Package)
 	}
 }
 
@@ -71,6 +97,9 @@ func (results *results) note(happened event) {
 		test.log.WriteString(happened.Output)
 	case "pass", "fail", "skip":
 		test.action, test.seconds = happened.Action, happened.Elapsed
+		if happened.Action == "fail" {
+			results.failing[happened.Package] = true
+		}
 		if happened.Action == "fail" && !test.failed {
 			test.failed, test.firstLog = true, test.log.String()
 		}

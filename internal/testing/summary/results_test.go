@@ -23,7 +23,7 @@ func events(t *testing.T, lines ...string) *results {
 		}
 		fmt.Fprintf(&text, `{"Action":%q,"Package":%q,"Test":%q,"Elapsed":%s%s}`+"\n", words[2], words[0], words[1], words[3], output)
 	}
-	found := &results{tests: map[name]*result{}}
+	found := newResults()
 	if err := found.add(strings.NewReader(text.String() + `{"Action":"pass","Package":"a"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,33 @@ func TestManyRepeatedTestsFail(t *testing.T) {
 }
 
 func TestWhatIsNoEvent(t *testing.T) {
-	found := &results{tests: map[name]*result{}}
+	found := newResults()
 	if err := found.add(strings.NewReader("go: downloading x\n" + `{"Action":"pass","Package":"a","Test":"TestOne"}` + "\n")); err != nil || len(found.tests) != 1 {
 		t.Errorf("%d tests (%v)", len(found.tests), err)
+	}
+}
+
+// A package whose TestMain fails has no test to repeat, so that its second attempt passes.
+func TestPackageThatFailsWithoutATest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		events string
+		want   bool
+	}{
+		"a test failed, and passed":  {`{"Action":"fail","Package":"a","Test":"TestOne"}{"Action":"fail","Package":"a"}{"Action":"pass","Package":"a","Test":"TestOne"}{"Action":"pass","Package":"a"}`, true},
+		"TestMain failed":            {`{"Action":"fail","Package":"a"}{"Action":"pass","Package":"a"}`, false},
+		"TestMain failed at the end": {`{"Action":"pass","Package":"a","Test":"TestOne"}{"Action":"fail","Package":"a"}{"Action":"pass","Package":"a"}`, false},
+		"only the second attempt":    {`{"Action":"fail","Package":"a","Test":"TestOne"}{"Action":"fail","Package":"a"}{"Action":"fail","Package":"a"}`, false},
+		"another package":            {`{"Action":"fail","Package":"b","Test":"TestOne"}{"Action":"fail","Package":"a"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := newResults()
+			if err := found.add(strings.NewReader(strings.ReplaceAll(tc.events, "}{", "}\n{") + "\n")); err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			if found.writeAll(&got) != tc.want || strings.Contains(got.String(), "a failed outside of its tests") == tc.want {
+				t.Errorf("the run passes: %t\n%s", !tc.want, &got)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,11 +184,13 @@ func (world *world) countsActive(t *testing.T) {
 		return parsed[struct{ ActiveJobs int }](t, world.wants(t, ada, "GET", "/api/v1/namespaces/"+ada.namespace+"/quota", "", 200)).ActiveJobs
 	}
 	// What others have left behind must not end meanwhile.
-	before := -1
-	eventually.Succeeds(t, "nothing changes any more", func() error {
-		was := before
-		if before = active(); before != was {
-			return fmt.Errorf("%d were active, and %d are", was, before)
+	before, since := -1, time.Time{}
+	eventually.Succeeds(t, "nothing changes for a second", func() error {
+		if now := active(); now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) < time.Second {
+			return fmt.Errorf("%d were active a moment ago", before)
 		}
 		return nil
 	})
