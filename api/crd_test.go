@@ -125,3 +125,30 @@ func jsonPaths(at string, visited reflect.Type) []string {
 	}
 	return paths
 }
+
+// Operator and server decode every stored job, also those that no webhook has checked. A
+// quantity with a huge exponent would need all of their memory.
+func TestQuantitiesHaveSmallExponents(t *testing.T) {
+	files, err := filepath.Glob("../charts/trireme/crds/*.yaml")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d CRDs, %v", len(files), err)
+	}
+	for _, file := range files {
+		quantities := 0
+		walk("", schemaOf(t, filepath.Base(file)), func(at string, schema *apiextensionsv1.JSONSchemaProps) {
+			if !strings.Contains(schema.Pattern, "Ki") && !strings.Contains(schema.Pattern, "[KMGTPE]i") {
+				return
+			}
+			quantities++
+			pattern := regexp.MustCompile(schema.Pattern)
+			for value, want := range map[string]bool{"1": true, "0.5": true, "16Gi": true, "100m": true, "1e3": true, "1E+18": true, "1e99999": false, "1234567890123456789e999999999": false} {
+				if pattern.MatchString(value) != want {
+					t.Errorf("%s %s: accepting %s is %t, want %t", file, at, value, !want, want)
+				}
+			}
+		})
+		if quantities == 0 {
+			t.Errorf("%s has no quantities: the schema was not understood", file)
+		}
+	}
+}

@@ -20,19 +20,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator/setup"
 )
 
-// runSetup is what the chart's Jobs run: operator setup crds, mpijobs, runtimes,
-// namespaces or uninstall.
+// setupActions are what the chart's Jobs run, as operator setup ACTION.
+const setupActions = "crds, mpijobs, runtimes, namespaces, uninstall, snapshots"
+
 func runSetup() error {
-	flags := flag.NewFlagSet("operator setup crds|mpijobs|runtimes|namespaces|uninstall", flag.ExitOnError)
+	flags := flag.NewFlagSet("operator setup ACTION, one of "+setupActions, flag.ExitOnError)
 	namespaces := flags.String("namespaces", "/etc/trireme/namespaces/namespaces.yaml", "file with the settings of namespaces")
 	folder := flags.String("runtimes", "/etc/trireme/runtimes", "folder with the manifests of runtimes")
-	keepJobs := flags.Bool("keep-unfinished-jobs", false, "uninstall even if jobs are not finished")
 	manage := flags.String("manage", string(job.ShareAll), "which MPIJobs Trireme runs: All, New or Named")
-	refuse := flags.Bool("refuse-jobs-of-mpi-operator", false, "fail if jobs that mpi-operator has started are not finished")
+	refuse := flags.String("refuse-jobs-of-mpi-operator", "", "fail before or after the CRDs are updated if jobs that mpi-operator has started are not finished")
 	timeout := flags.Duration("timeout", 5*time.Minute, "how long to retry while the operator does not answer")
 	if len(os.Args) < 3 {
 		flags.Usage()
-		return fmt.Errorf("name one of: crds, mpijobs, runtimes, namespaces, uninstall")
+		return fmt.Errorf("name one of: %s", setupActions)
 	}
 	if err := flags.Parse(os.Args[3:]); err != nil {
 		return err
@@ -52,12 +52,15 @@ func runSetup() error {
 	case "mpijobs":
 		return work.RefuseJobsOfMPIOperator(ctx)
 	case "crds":
-		if *refuse {
+		if *refuse == "before" {
 			if err := work.RefuseJobsOfMPIOperator(ctx); err != nil {
 				return err
 			}
 		}
-		return work.UpdateCRDs(ctx, charts.CRDs())
+		if err := work.UpdateCRDs(ctx, charts.CRDs()); err != nil || *refuse != "after" {
+			return err
+		}
+		return work.RefuseJobsOfMPIOperator(ctx)
 	case "namespaces":
 		settings, err := readNamespaces(*namespaces)
 		if err != nil {
@@ -72,9 +75,11 @@ func runSetup() error {
 		if action == "runtimes" {
 			return work.ApplyRuntimes(ctx, runtimes)
 		}
-		return work.Uninstall(ctx, runtimes, *keepJobs)
+		return work.Uninstall(ctx, runtimes)
+	case "snapshots":
+		return work.DeleteSnapshots(ctx)
 	default:
-		return fmt.Errorf("unknown action %q: name one of crds, mpijobs, runtimes, namespaces, uninstall", action)
+		return fmt.Errorf("unknown action %q: name one of %s", action, setupActions)
 	}
 }
 

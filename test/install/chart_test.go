@@ -29,6 +29,7 @@ func TestChart(t *testing.T) {
 		}},
 		{"helm test", runHelmTest},
 		{"private image", runPrivateJob},
+		{"TrainJob", runTrainJob},
 		{"upgrade and rollback", func(t *testing.T) { upgradeAndRollBack(t, images) }},
 		{"uninstall with an unfinished job", refuseUninstall},
 		{"uninstall", uninstall},
@@ -138,6 +139,31 @@ func runPrivateJob(t *testing.T) {
 	endJob(t, "private")
 }
 
+// trainJob leaves a snapshot of its runtime.
+const trainJob = `
+apiVersion: kubeflow.org/v2alpha1
+kind: TrainJob
+metadata: {name: trained, namespace: team}
+spec:
+  runtimeRef: {apiGroup: kubeflow.org, kind: ClusterTrainingRuntime, name: mpi-openmpi-cpu}
+  trainer:
+    numNodes: 1
+    slotsPerWorker: 1
+    image: $PRIVATE_REGISTRY/trireme/mpi-test:1
+    command: [hostname]
+    resourcesPerNode: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
+  launcher:
+    resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {cpu: "1", memory: 256Mi}}
+`
+
+func runTrainJob(t *testing.T) {
+	run(t, "kubectl apply --filename - <<EOF\n"+trainJob+"EOF")
+	run(t, "kubectl wait --for=jsonpath={.status.phase}=Succeeded --timeout=120s --namespace team trainjob/trained")
+	if snapshots := run(t, "kubectl get controllerrevisions --namespace team -o name"); !strings.Contains(snapshots, "/trireme-runtime-") {
+		t.Errorf("the job has no snapshot of its runtime: %q", snapshots)
+	}
+}
+
 // upgradeAndRollBack replaces the operator twice, while a job is running.
 func upgradeAndRollBack(t *testing.T, images release) {
 	startJob(t, "steady")
@@ -179,6 +205,11 @@ func refuseUninstall(t *testing.T) {
 	if diff := cmp.Diff(started, podsOf(t, "unfinished")); diff != "" {
 		t.Errorf("the refused uninstall has changed the pods of a running job (-before +after):\n%s", diff)
 	}
+	// Who changes their mind goes on as the guide says.
+	run(t, `helm rollback trireme "$(helm history trireme --namespace trireme-system --max 1 -o yaml | sed -n 's/.*revision: //p')" --namespace trireme-system --wait --timeout 5m`)
+	if status := run(t, "helm status trireme --namespace trireme-system -o yaml"); !strings.Contains(status, "status: deployed") {
+		t.Errorf("after the rollback, the release is:\n%s", status)
+	}
 	endJob(t, "unfinished")
 }
 
@@ -193,7 +224,7 @@ func uninstall(t *testing.T) {
 // wantOnlyCRDs deletes the jobs, which works without the operator, and compares what is
 // stored with what was stored before the installation.
 func wantOnlyCRDs(t *testing.T, before []string) {
-	run(t, "kubectl delete mpijobs --all --namespace team --cascade=foreground --timeout=60s")
+	run(t, "kubectl delete mpijobs,trainjobs --all --namespace team --cascade=foreground --timeout=60s")
 	// Helm waits for its own objects, not for the pods of Deployments.
 	run(t, "kubectl wait --for=delete pods --all --timeout=60s --namespace trireme-system")
 	left := slices.DeleteFunc(objects(t), func(object string) bool { return slices.Contains(before, object) })

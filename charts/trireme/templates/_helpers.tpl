@@ -70,7 +70,7 @@ imagePullSecrets:
 
 {{/* Go collects garbage before a pod reaches its memory limit: 90 % of it, in bytes. */}}
 {{- define "trireme.memoryLimit" -}}
-{{- $limit := dig "limits" "memory" "" . | toString -}}
+{{- $limit := dig "limits" "memory" "" (. | default dict) | toString -}}
 {{- if regexMatch "^[0-9]+(Mi|Gi)$" $limit -}}
 {{- $number := regexFind "^[0-9]+" $limit | int64 -}}
 {{- $mebibytes := ternary (mul $number 1024) $number (hasSuffix "Gi" $limit) -}}

@@ -96,21 +96,18 @@ func (s Setup) apply(ctx context.Context, object *unstructured.Unstructured, opt
 	return s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), append(options, fieldManager)...)
 }
 
-// Uninstall deletes what Helm does not know: the runtimes that users did not change, and
-// the snapshots of runtimes. While there are unfinished jobs it does nothing and returns
-// an error, unless keepJobs is set.
-func (s Setup) Uninstall(ctx context.Context, runtimes [][]byte, keepJobs bool) error {
-	if !keepJobs {
-		if err := s.refuseUnfinishedJobs(ctx); err != nil {
-			return err
-		}
+// Uninstall deletes the runtimes that users did not change. While there are unfinished
+// jobs it does nothing and returns an error.
+func (s Setup) Uninstall(ctx context.Context, runtimes [][]byte) error {
+	if err := s.refuseUnfinishedJobs(ctx); err != nil {
+		return err
 	}
 	for _, document := range runtimes {
 		if err := s.deleteRuntime(ctx, document); err != nil {
 			return err
 		}
 	}
-	return s.deleteSnapshots(ctx)
+	return nil
 }
 
 // deleteRuntime keeps a runtime with changes of users: applying it would conflict.
@@ -146,7 +143,9 @@ func changedByUsers(runtime *unstructured.Unstructured) bool {
 	return false
 }
 
-func (s Setup) deleteSnapshots(ctx context.Context) error {
+// DeleteSnapshots deletes the snapshots of runtimes. It runs after the operator was
+// deleted, which would create those of stored jobs again.
+func (s Setup) DeleteSnapshots(ctx context.Context) error {
 	var snapshots metav1.PartialObjectMetadataList
 	snapshots.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"})
 	if err := s.Client.List(ctx, &snapshots, client.HasLabels{training.LabelRuntimeDigest}); err != nil {
@@ -180,8 +179,8 @@ func (s Setup) refuseUnfinishedJobs(ctx context.Context) error {
 	if len(unfinished) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d jobs are not finished: %s. Wait until they have finished, or delete them. "+
-		"To uninstall now and let their pods continue without the operator: helm upgrade RELEASE CHART --namespace NAMESPACE --reuse-values --set uninstall.unfinishedJobs=keep, then helm uninstall again",
+	return fmt.Errorf("%d jobs are not finished: %s. Wait until they have finished, or delete them, and uninstall again. "+
+		"To uninstall now, and let their pods continue without the operator: helm uninstall --no-hooks. To keep the release: helm rollback to its current revision",
 		len(unfinished), shortened(unfinished))
 }
 

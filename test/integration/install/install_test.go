@@ -46,7 +46,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		return strings.Contains(output, "impersonation")
 	}
-	if upgrade("--set", "server.impersonation.enabled=true"); !mayImpersonate() {
+	if upgrade("--set", "server.impersonation.enabled=true", "--set", "server.extraArgs={--proxy-ca-file=/run/proxy/ca.crt}"); !mayImpersonate() {
 		t.Error("the server may not impersonate")
 	}
 
@@ -119,12 +119,15 @@ func TestSetup(t *testing.T) {
 		}
 		return output
 	}
-	err = setup.Uninstall(t.Context(), runtimes, false)
+	err = setup.Uninstall(t.Context(), runtimes)
 	if err == nil || !strings.Contains(err.Error(), "1 jobs are not finished: MPIJob default/pytorch-distributed.") || len(strings.Fields(names("clustertrainingruntimes"))) != 4 {
 		t.Errorf("uninstalled in spite of a job: %v, %s", err, names("clustertrainingruntimes"))
 	}
 	cluster.kubectl(t, "patch", "mpijob", "pytorch-distributed", "--subresource=status", "--type=merge", "-p", `{"status":{"completionTime":"2026-01-01T00:00:00Z"}}`)
-	if err := setup.Uninstall(t.Context(), runtimes, false); err != nil {
+	if err := setup.Uninstall(t.Context(), runtimes); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup.DeleteSnapshots(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for kind, want := range map[string]string{"clustertrainingruntimes": "mpi-openmpi-cpu", "controllerrevisions": "theirs", "mpijobs": "pytorch-distributed"} {
@@ -190,8 +193,10 @@ func TestValues(t *testing.T) {
 	} {
 		cluster.createKindOfOthers(t, others)
 	}
-	for name, wantUser := range map[string]string{"kubernetes": "65532", "cert-manager": "65532", "local": "65532", "complete": "65532", "openshift": ""} {
+	// In this order: each is an upgrade from the one before.
+	for _, name := range []string{"kubernetes", "cert-manager", "local", "complete", "openshift"} {
 		t.Run(name, func(t *testing.T) {
+			wantUser := map[bool]string{false: "65532"}[name == "openshift"]
 			if output, err := cluster.helm(t, "upgrade", "--install", "--values", "charts/trireme/ci/"+name+"-values.yaml"); err != nil {
 				t.Fatalf("%v\n%s", err, output)
 			}
@@ -245,25 +250,29 @@ func TestNamespace(t *testing.T) {
 // A wrong value is refused, and the error names it.
 func TestWrongValues(t *testing.T) {
 	for value, want := range map[string]string{
-		"operator.replicas=0":                     "/operator/replicas",
-		"operator.replica=3":                      "'replica' not allowed",
-		"images.operator.digest=latest":           "/images/operator/digest",
-		"images.registry=https://registry/":       "/images/registry",
-		"images.pullPolicy=Sometimes":             "/images/pullPolicy",
-		"images.pullSecrets={Registry_1}":         "/images/pullSecrets/0",
-		"platform=gke":                            "/platform",
-		"certificates.issuer=vault":               "/certificates/issuer",
-		"networkPolicies.apiServerPorts={0}":      "/networkPolicies/apiServerPorts/0",
-		"monitoring.serviceMonitor.interval=soon": "/monitoring/serviceMonitor/interval",
-		"uninstall.unfinishedJobs=delete":         "/uninstall/unfinishedJobs",
-		"operator.config.kind=Something":          "/operator/config",
-		"server.ingress.enabled=true":             "server.ingress.host is required",
-		"server.gateway.enabled=true":             "server.gateway.parentRefs is required",
-		"server.enabled=perhaps":                  "/server/enabled",
-		"mpiJobs.manage=some":                     "/mpiJobs/manage",
-		"mpiJobs.unfinished=delete":               "/mpiJobs/unfinished",
-		"mpiJobs.serviceAccount=mpi-operator":     "/mpiJobs/serviceAccount",
-		"operator.config.mpiJobs.manage=New":      "use the value mpiJobs.manage",
+		"operator.replicas=0":                          "/operator/replicas",
+		"operator.replica=3":                           "'replica' not allowed",
+		"images.operator.digest=latest":                "/images/operator/digest",
+		"images.registry=https://registry/":            "/images/registry",
+		"images.pullPolicy=Sometimes":                  "/images/pullPolicy",
+		"images.pullSecrets={Registry_1}":              "/images/pullSecrets/0",
+		"platform=gke":                                 "/platform",
+		"certificates.issuer=vault":                    "/certificates/issuer",
+		"networkPolicies.apiServerPorts={0}":           "/networkPolicies/apiServerPorts/0",
+		"monitoring.serviceMonitor.interval=soon":      "/monitoring/serviceMonitor/interval",
+		"operator.config.kind=Something":               "/operator/config",
+		"server.ingress.enabled=true":                  "server.ingress.host is required",
+		"server.gateway.enabled=true":                  "server.gateway.parentRefs is required",
+		"server.enabled=perhaps":                       "/server/enabled",
+		"mpiJobs.manage=some":                          "/mpiJobs/manage",
+		"mpiJobs.unfinished=delete":                    "/mpiJobs/unfinished",
+		"mpiJobs.serviceAccount=mpi-operator":          "/mpiJobs/serviceAccount",
+		"operator.config.mpiJobs.manage=New":           "use the value mpiJobs.manage",
+		"operator.config.webhook.port=1":               "operator.config.webhook.port: the chart sets it",
+		"operator.config.leaderElection.enabled=false": "operator.config.leaderElection.enabled: the chart sets it",
+		"server.impersonation.enabled=true":            "add --proxy-ca-file=FILE to server.extraArgs",
+		"server.gateway.enabled=true,server.gateway.parentRefs[0].name=public,certificates.issuer=cert-manager": "server.gateway.enabled: the gateway needs the CA",
+		"namespaces[0].name=default": "default is the namespace of Trireme itself",
 	} {
 		output, err := exec.Command(repository+"/bin/helm", "template", "trireme", repository+"/charts/trireme", "--set", value).CombinedOutput()
 		if err == nil || !strings.Contains(string(output), want) {

@@ -119,7 +119,7 @@ func unfinishedJobsOfMPIOperator(t *testing.T, cluster *cluster) {
 		t.Errorf("a running job: %v", err)
 	}
 	// It is not ours, so it does not stop us from being uninstalled.
-	if err := setup.Uninstall(t.Context(), nil, false); err != nil {
+	if err := setup.Uninstall(t.Context(), nil); err != nil {
 		t.Errorf("uninstall: %v", err)
 	}
 	status(`{"completionTime":"2026-01-01T00:00:00Z"}`)
