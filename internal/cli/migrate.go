@@ -148,7 +148,7 @@ type migrations struct {
 }
 
 func (m *migrations) needsReview() bool {
-	return slices.ContainsFunc(m.Jobs, (*migrate.Report).NeedsPerson)
+	return slices.ContainsFunc(m.Jobs, (*migrate.Report).NeedsReview)
 }
 
 // convertAll converts every MPIJob and passes other objects through, in the same order.

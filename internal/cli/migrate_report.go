@@ -15,7 +15,7 @@ var outcomes = []struct {
 	title  string
 	colour colour
 }{
-	{migrate.Look, "Needs review", yellow},
+	{migrate.Review, "Needs review", yellow},
 	{migrate.Default, "Not set, with a different default", cyan},
 	{migrate.Dropped, "Dropped", plain},
 	{migrate.Moved, "Moved to the runtime", plain},

@@ -123,8 +123,8 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 	if result.Runtime != nil {
 		status.Needs = needRuntime
 	}
-	if result.Report.NeedsPerson() {
-		status.Needs, why = needReview, migrate.Look
+	if result.Report.NeedsReview() {
+		status.Needs, why = needReview, migrate.Review
 	}
 	if status.Needs == needNothing {
 		return status

@@ -125,7 +125,7 @@ func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gath
 // preflightExit returns the exit code for a report.
 func preflightExit(report *preflight.Report) error {
 	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome preflight.Outcome) bool {
-		return outcome.Check == preflight.Rights && outcome.Result == preflight.Fail
+		return outcome.Check == preflight.CheckPermissions && outcome.Result == preflight.Fail
 	})
 	switch {
 	case forbidden:

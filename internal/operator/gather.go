@@ -60,7 +60,7 @@ func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
 func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
 	j := scope.job
 	observed := &scope.observed
-	observed.Now, observed.Patience = r.Clock.Now(), r.Patience
+	observed.Now, observed.Timeouts = r.Clock.Now(), r.Timeouts
 	if err := r.gatherWorkload(ctx, reader, scope); err != nil {
 		return err
 	}

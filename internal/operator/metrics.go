@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/kube/review"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -92,25 +92,16 @@ func mayRead(ctx context.Context, server kubernetes.Interface, request *http.Req
 	if !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
-	review, err := server.AuthenticationV1().TokenReviews().Create(ctx,
-		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	user, err := review.Token(ctx, server, token)
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review a token: %w", err)
 	}
-	if !review.Status.Authenticated {
+	if user == nil {
 		return http.StatusUnauthorized, nil
 	}
-	user := &review.Status.User
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	access, err := server.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: request.URL.Path, Verb: strings.ToLower(request.Method)},
-		},
-	}, metav1.CreateOptions{})
+	spec := review.Subject(user)
+	spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: request.URL.Path, Verb: strings.ToLower(request.Method)}
+	access, err := server.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review the permissions of %s: %w", user.Username, err)
 	}

@@ -34,8 +34,8 @@ type Reconciler struct {
 	// Live reads from the API server, not from the cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// Patience is how long jobs may wait for conditions that can resolve by themselves.
-	Patience diagnosis.Patience
+	// Timeouts is how long jobs may wait for conditions that can resolve by themselves.
+	Timeouts diagnosis.Timeouts
 
 	kind kind
 	// kinds are all kinds of jobs: the jobs of a namespace share its quotas.
@@ -250,10 +250,10 @@ func (r *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verd
 	for {
 		verdict := diagnosis.Of(scope.job, scope.previous, scope.observed)
 		var err error
-		switch verdict.Ask {
-		case diagnosis.AskNodes:
+		switch verdict.Lookup {
+		case diagnosis.LookupNodes:
 			err = r.countNodes(ctx, scope.job, &scope.observed)
-		case diagnosis.AskConfirmation:
+		case diagnosis.LookupConfirmation:
 			err = r.confirm(ctx, scope)
 		default:
 			return verdict, nil

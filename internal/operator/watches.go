@@ -167,7 +167,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 	}
 	cluster.jobSets.Store(parts.HasJobSet)
 	defaults := parts.Settings.JobDefaults()
-	patience := diagnosis.Patience{
+	timeouts := diagnosis.Timeouts{
 		Image:   time.Duration(parts.Settings.Failures.ImagePullSeconds) * time.Second,
 		Quota:   time.Duration(parts.Settings.Failures.QuotaSeconds) * time.Second,
 		Restart: time.Duration(parts.Settings.Failures.RestartSeconds) * time.Second,
@@ -180,7 +180,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 			return nil, err
 		}
 		reconcilers = append(reconcilers, &Reconciler{
-			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Patience: patience,
+			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Timeouts: timeouts,
 			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, reporter: reporter,
 			snapshots: []*snapshots{nil, runtimes}[i],
 		})

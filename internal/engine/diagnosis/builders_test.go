@@ -40,8 +40,8 @@ func at(second float64) time.Time {
 
 func stamp(second float64) metav1.Time { return metav1.Time{Time: at(second)} }
 
-// patience is that of the default configuration.
-var patience = Patience{Image: 5 * time.Minute, Quota: time.Minute, Restart: 10 * time.Second}
+// timeouts is that of the default configuration.
+var timeouts = Timeouts{Image: 5 * time.Minute, Quota: time.Minute, Restart: 10 * time.Second}
 
 // scene is a job, its stored object, and its observed state.
 type scene struct {
@@ -54,7 +54,7 @@ type scene struct {
 	freeNodes int
 	scalesUp  bool
 	// lookups are those that the last verdict needed.
-	lookups []Ask
+	lookups []Lookup
 	// start is the number of the restart that new pods are created for.
 	start int32
 }
@@ -74,7 +74,7 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 		Launcher: job.Role{Replicas: 1, Template: template("1Gi")}, Worker: job.Role{Replicas: workers, Template: template("4Gi")},
 		Gang: job.Gang{MinMember: workers + 1, TimeoutSeconds: 300},
 	}}
-	scene.observed = Observed{Now: at(present), Patience: patience, GangMessage: "The scheduler schedules them one by one."}
+	scene.observed = Observed{Now: at(present), Timeouts: timeouts, GangMessage: "The scheduler schedules them one by one."}
 	scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 	for _, option := range options {
 		option(scene)
@@ -187,19 +187,19 @@ func (sc *scene) verdict() Verdict {
 	sc.lookups = nil
 	for range 4 {
 		verdict := Of(sc.job, sc.previous(), sc.observed)
-		switch verdict.Ask {
-		case AskNothing:
+		switch verdict.Lookup {
+		case LookupNothing:
 			return verdict
-		case AskConfirmation:
+		case LookupConfirmation:
 			sc.observed.Confirmed = true
-		case AskNodes:
+		case LookupNodes:
 			if sc.scalesUp && !sc.observed.ScaleUp {
 				sc.observed.ScaleUp = true
 			} else {
 				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Checked: sc.freeNodes, Free: sc.freeNodes}
 			}
 		}
-		sc.lookups = append(sc.lookups, verdict.Ask)
+		sc.lookups = append(sc.lookups, verdict.Lookup)
 	}
 	sc.t.Fatalf("too many lookups: %v", sc.lookups)
 	return Verdict{}

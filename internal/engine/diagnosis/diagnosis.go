@@ -62,7 +62,7 @@ type Observed struct {
 	Confirmed bool
 	// OlderWaits: an older job of the namespace waits for the same quota.
 	OlderWaits bool
-	Patience   Patience
+	Timeouts   Timeouts
 }
 
 // NodeCount is how many nodes have room for an unscheduled pod.
@@ -72,8 +72,8 @@ type NodeCount struct {
 	Fitting, Checked, Free int
 }
 
-// Patience holds the timeouts for problems that may resolve by themselves.
-type Patience struct {
+// Timeouts holds the timeouts for problems that may resolve by themselves.
+type Timeouts struct {
 	// Image is how long a pod may wait for its image.
 	Image time.Duration
 	// Quota is how long a job may wait until other jobs free a quota.
@@ -100,17 +100,17 @@ type Refusal struct {
 	QuotaName string
 }
 
-// Ask is what the operator must look up before the verdict is complete.
-type Ask string
+// Lookup is what the operator must look up before the verdict is complete.
+type Lookup string
 
 const (
-	// AskNothing: the verdict is complete.
-	AskNothing Ask = ""
-	// AskNodes: set FreeNodes and ScaleUp.
-	AskNodes Ask = "Nodes"
-	// AskConfirmation: read the job and its objects past the cache, because the verdict
+	// LookupNothing: the verdict is complete.
+	LookupNothing Lookup = ""
+	// LookupNodes: set FreeNodes and ScaleUp.
+	LookupNodes Lookup = "Nodes"
+	// LookupConfirmation: read the job and its objects past the cache, because the verdict
 	// would fail the job for something that is missing or too slow.
-	AskConfirmation Ask = "Confirmation"
+	LookupConfirmation Lookup = "Confirmation"
 )
 
 // Verdict is the new status of a job, and what the operator does next.
@@ -118,7 +118,7 @@ type Verdict struct {
 	training.Progress
 	StartTime, CompletionTime *metav1.Time
 	Stage                     plan.Stage
-	Ask                       Ask
+	Lookup                    Lookup
 
 	Gang, LauncherReady, WorkersReady Condition
 	// Suspension says why the job must have no pods; empty if it may have some.

@@ -173,7 +173,7 @@ func (v *view) isFatal(problem *podProblem) bool {
 	case problem.reason == crashLoop:
 		return maxRestartCount(problem.pod) > v.job.Lifetime.BackoffLimit
 	default:
-		return v.observed.Now.Sub(problem.at) >= v.observed.Patience.Image
+		return v.observed.Now.Sub(problem.at) >= v.observed.Timeouts.Image
 	}
 }
 

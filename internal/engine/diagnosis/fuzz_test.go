@@ -63,7 +63,7 @@ func FuzzOf(f *testing.F) {
 				}
 				scene.job.Suspended = pods.Suspended
 				scene.observed = Observed{
-					Now: at(float64(second)), Patience: patience, Workload: pods.Workload, Confirmed: pods.Confirmed, OlderWaits: pods.OlderWaits,
+					Now: at(float64(second)), Timeouts: timeouts, Workload: pods.Workload, Confirmed: pods.Confirmed, OlderWaits: pods.OlderWaits,
 					Launchers: slices.DeleteFunc(slices.Clone(pods.Launchers), isNil), Workers: slices.DeleteFunc(slices.Clone(pods.Workers), isNil),
 					Initializers: slices.DeleteFunc(slices.Clone(pods.Initializers), isNil),
 				}

@@ -38,7 +38,7 @@ func (v *view) waitForQuota(verdict *Verdict, previous Previous) {
 		return
 	}
 	// A job that may try again fails only after it was refused again.
-	if v.observed.Now.Sub(wait.Since.Time) >= v.observed.Patience.Quota && (isRefused || v.observed.OlderWaits) {
+	if v.observed.Now.Sub(wait.Since.Time) >= v.observed.Timeouts.Quota && (isRefused || v.observed.OlderWaits) {
 		v.fail(verdict, v.quotaFailure(wait))
 		return
 	}
@@ -68,5 +68,5 @@ func (v *view) isDeletingPods() bool {
 func (v *view) quotaFailure(wait *training.QuotaWait) *jobFailure {
 	return &jobFailure{reason: training.FailureResourceQuota, at: v.observed.Now, message: fmt.Sprintf(
 		"%s. The quota was exceeded for %s. Wait until other jobs of the namespace have finished, request less, or have the quota raised: kubectl describe quota -n %s.",
-		wait.Message, v.observed.Patience.Quota, v.job.Namespace)}
+		wait.Message, v.observed.Timeouts.Quota, v.job.Namespace)}
 }

@@ -67,7 +67,7 @@ func (chance *randomJob) stamp() metav1.Time {
 func (chance *randomJob) observe() Observed {
 	chance.now += float64(chance.IntN(60))
 	chance.invalidPercent = either(chance, 0, 0, 10, 30, 100)
-	observed := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.oneIn(2), OlderWaits: chance.oneIn(3), ScaleUp: chance.oneIn(4), GangMessage: "."}
+	observed := Observed{Now: at(chance.now), Timeouts: timeouts, Confirmed: chance.oneIn(2), OlderWaits: chance.oneIn(3), ScaleUp: chance.oneIn(4), GangMessage: "."}
 	observed.Workload = chance.workload()
 	if chance.isInvalid() && chance.oneIn(5) {
 		observed.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.oneIn(2), QuotaName: either(chance, "", "compute")}

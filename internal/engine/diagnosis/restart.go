@@ -28,7 +28,7 @@ func (v *view) failOrRestart(verdict *Verdict, previous Previous, failure *jobFa
 	}
 	verdict.Restart = &training.Restart{
 		Count: v.restart + 1, Reason: failure.reason, Message: failure.message,
-		DueTime: metav1.NewTime(v.observed.Now.Add(restartPause(v.observed.Patience.Restart, v.restart)).Truncate(time.Second)),
+		DueTime: metav1.NewTime(v.observed.Now.Add(restartPause(v.observed.Timeouts.Restart, v.restart)).Truncate(time.Second)),
 	}
 	v.restarting(verdict, previous)
 }
@@ -49,7 +49,7 @@ func (v *view) restarting(verdict *Verdict, previous Previous) {
 	verdict.Stage, verdict.Phase, verdict.StartTime = plan.Restarting, training.PhasePending, previous.StartTime
 	verdict.setWaiting(Condition{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
 		verdict.Restart.Count, v.job.Lifetime.BackoffLimit, verdict.Restart.Message)})
-	if v.checkDeadline(verdict, previous); verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
+	if v.checkDeadline(verdict, previous); verdict.Lookup == LookupNothing && verdict.Stage != plan.Finished {
 		if wait := verdict.Restart.DueTime.Sub(v.observed.Now); wait > 0 {
 			verdict.checkIn(wait)
 		}

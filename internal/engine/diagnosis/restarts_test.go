@@ -245,7 +245,7 @@ func TestDeadlineBetweenStarts(t *testing.T) {
 		if verdict.Phase != training.PhaseFailed || !strings.Contains(verdict.FailureMessage, "Deadline exceeded") || verdict.Restart.Count != 1 {
 			t.Errorf("%s: %s, restart %+v: %s", kind, verdict.Phase, verdict.Restart, verdict.FailureMessage)
 		}
-		if !slices.Contains(scene.lookups, AskConfirmation) {
+		if !slices.Contains(scene.lookups, LookupConfirmation) {
 			t.Errorf("%s: nothing was confirmed", kind)
 		}
 	}

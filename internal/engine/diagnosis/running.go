@@ -53,7 +53,7 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 		return
 	}
 	v.checkTimeouts(verdict, previous)
-	if verdict.Stage == plan.Active && verdict.Ask == AskNothing {
+	if verdict.Stage == plan.Active && verdict.Lookup == LookupNothing {
 		v.waitForQuota(verdict, previous)
 	}
 	if obstacle := v.observed.Obstacle; obstacle != nil && !v.allCreated() && verdict.Stage != plan.Finished {
@@ -74,7 +74,7 @@ func (v *view) allCreated() bool {
 func (v *view) handleFailure(verdict *Verdict, previous Previous, failure *jobFailure) {
 	switch {
 	case (failure.needsConfirmation || failure.stopped) && !v.observed.Confirmed:
-		verdict.Ask = AskConfirmation
+		verdict.Lookup = LookupConfirmation
 	case v.isWorkerStatusPending(failure):
 		verdict.NextCheck = 200 * time.Millisecond
 	default:
@@ -155,7 +155,7 @@ func (v *view) finishLauncher(verdict *Verdict) {
 // checkTimeouts fails a job that has exceeded its deadline or the gang's timeout.
 func (v *view) checkTimeouts(verdict *Verdict, previous Previous) {
 	v.checkDeadline(verdict, previous)
-	if !verdict.Gang.Yes && verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
+	if !verdict.Gang.Yes && verdict.Lookup == LookupNothing && verdict.Stage != plan.Finished {
 		v.checkGang(verdict)
 	}
 	if verdict.Stage == plan.Finished {
@@ -163,7 +163,7 @@ func (v *view) checkTimeouts(verdict *Verdict, previous Previous) {
 	}
 	for _, pod := range v.pods() {
 		if problem := problemOf(pod); problem != nil && !problem.ended && problem.reason != crashLoop {
-			verdict.checkIn(problem.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
+			verdict.checkIn(problem.at.Add(v.observed.Timeouts.Image).Sub(v.observed.Now))
 		}
 	}
 }
@@ -240,11 +240,11 @@ func (v *view) checkGang(verdict *Verdict) {
 	}
 	// The last pod may have been scheduled a moment ago.
 	if !v.observed.Confirmed {
-		verdict.Ask = AskConfirmation
+		verdict.Lookup = LookupConfirmation
 		return
 	}
 	if v.observed.FreeNodes == nil {
-		verdict.Ask = AskNodes
+		verdict.Lookup = LookupNodes
 		return
 	}
 	count, checked := v.observed.FreeNodes, ""
@@ -317,7 +317,7 @@ func (v *view) initializing(verdict *Verdict, previous Previous) {
 		isFatal = maxRestartCount(problem.pod) > initializerRestarts
 	} else if !isFatal {
 		isFatal = v.isFatal(problem)
-		verdict.checkIn(problem.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
+		verdict.checkIn(problem.at.Add(v.observed.Timeouts.Image).Sub(v.observed.Now))
 	}
 	if isFatal {
 		v.failOrRestart(verdict, previous, &jobFailure{

@@ -91,8 +91,8 @@ func TestMissingPodsAreConfirmed(t *testing.T) {
 	} {
 		scene := runningScene(t, tc.kind)
 		tc.happen(scene)
-		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || isFinished(verdict) {
-			t.Errorf("%s: needs %q and is %s", name, verdict.Ask, verdict.Phase)
+		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Lookup != LookupConfirmation || isFinished(verdict) {
+			t.Errorf("%s: needs %q and is %s", name, verdict.Lookup, verdict.Phase)
 		}
 		back := runningScene(t, tc.kind)
 		back.observed.Confirmed = true

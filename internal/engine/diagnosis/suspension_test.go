@@ -208,8 +208,8 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 		scene := runningScene(t, job.KindTrainJob)
 		happen(scene)
 		verdict := Of(scene.job, scene.previous(), scene.observed)
-		if verdict.Ask != AskConfirmation || isFinished(verdict) {
-			t.Errorf("%s: needs %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
+		if verdict.Lookup != LookupConfirmation || isFinished(verdict) {
+			t.Errorf("%s: needs %q and is %s: %s", name, verdict.Lookup, verdict.Phase, verdict.FailureMessage)
 		}
 		// The API server has the suspension, the cache had not.
 		scene.observed.Workload.Suspended, scene.observed.Confirmed = true, true

@@ -111,13 +111,13 @@ func TestGangTimeout(t *testing.T) {
 			}
 			// The last pod may have been scheduled just now.
 			scene.setTime(created + 300)
-			if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || isFinished(verdict) {
-				t.Errorf("it needs %q and is %s", verdict.Ask, verdict.Phase)
+			if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Lookup != LookupConfirmation || isFinished(verdict) {
+				t.Errorf("it needs %q and is %s", verdict.Lookup, verdict.Phase)
 			}
 			confirmed := scene.observed
 			confirmed.Confirmed = true
-			if verdict := Of(scene.job, scene.previous(), confirmed); verdict.Ask != AskNodes || isFinished(verdict) {
-				t.Errorf("then it needs %q and is %s", verdict.Ask, verdict.Phase)
+			if verdict := Of(scene.job, scene.previous(), confirmed); verdict.Lookup != LookupNodes || isFinished(verdict) {
+				t.Errorf("then it needs %q and is %s", verdict.Lookup, verdict.Phase)
 			}
 			// The autoscaler adds nodes: the timeout is one hour from the creation of the pods.
 			scene.scalesUp = true

@@ -80,9 +80,9 @@ func (m *migration) sshd(worker *role) {
 		return
 	case !startsSSHD(line):
 		const why = "may do more than start an sshd, so it is kept. Remove it if it only starts an sshd: a TrainJob's workers need none"
-		m.note(worker.main("command"), Look, worker.to+".spec.containers[0].command", why)
-		m.note(worker.main("args"), Look, worker.to+".spec.containers[0].args", why)
-		m.note("spec.sshAuthMountPath", Look, "", "a TrainJob always mounts the keys for an image's sshd at /home/mpiuser/.ssh")
+		m.note(worker.main("command"), Review, worker.to+".spec.containers[0].command", why)
+		m.note(worker.main("args"), Review, worker.to+".spec.containers[0].args", why)
+		m.note("spec.sshAuthMountPath", Review, "", "a TrainJob always mounts the keys for an image's sshd at /home/mpiuser/.ssh")
 		return
 	}
 	m.ownSSHD = true
@@ -132,7 +132,7 @@ func (m *migration) probe(worker *role, field string, probe **corev1.Probe) {
 		*probe = nil
 		m.note(worker.main(field), Dropped, "", "checks the sshd; the operator adds a probe for the agent")
 	default:
-		m.note(worker.main(field), Look, worker.to+".spec.containers[0]."+field, "may check the sshd, which no longer runs")
+		m.note(worker.main(field), Review, worker.to+".spec.containers[0]."+field, "may check the sshd, which no longer runs")
 	}
 }
 
@@ -150,7 +150,7 @@ func (m *migration) security(launcher, worker *role) {
 				Why: "by default the pods have no capabilities, no privilege escalation, and the seccomp profile RuntimeDefault; an MPIJob whose workers start an sshd has no such defaults"})
 			continue
 		}
-		m.add(Entry{Path: at, Outcome: Look, To: role.to + ".spec.securityContext",
+		m.add(Entry{Path: at, Outcome: Review, To: role.to + ".spec.securityContext",
 			Why: "does not set a user, so the user of the image was used; pods of a TrainJob do not run as root by default. Set runAsUser to the image's user, 0 for root"})
 	}
 }
@@ -185,9 +185,9 @@ func (m *migration) hosts() {
 func (m *migration) hostArgument(path, argument string) {
 	name := m.old.Name
 	if name != "" && (strings.Contains(argument, name+"-worker") || strings.Contains(argument, name+"-launcher")) {
-		m.note(path, Look, "", fmt.Sprintf("contains a host name of the MPIJob. Hosts of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and programs can read /etc/mpi/hostfile", name))
+		m.note(path, Review, "", fmt.Sprintf("contains a host name of the MPIJob. Hosts of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and programs can read /etc/mpi/hostfile", name))
 	}
 	if m.ownSSHD && slices.ContainsFunc(remoteShells, func(shell string) bool { return strings.Contains(argument, shell) }) {
-		m.note(path, Look, "", "sets mpirun's remote shell for the sshd of the workers, which no longer runs; remove it, and the operator sets it")
+		m.note(path, Review, "", "sets mpirun's remote shell for the sshd of the workers, which no longer runs; remove it, and the operator sets it")
 	}
 }

@@ -44,8 +44,8 @@ func (m *migration) metadata() {
 	for _, name := range byServer {
 		m.note("metadata."+name, Dropped, "", "the API server sets it")
 	}
-	m.note("metadata.ownerReferences", Look, "", "the owner created an MPIJob; change it to create the TrainJob, or the TrainJob is not deleted with its owner")
-	m.note("metadata.finalizers", Look, "", "the controllers of these finalizers handle the MPIJob; make sure that they handle the TrainJob too")
+	m.note("metadata.ownerReferences", Review, "", "the owner created an MPIJob; change it to create the TrainJob, or the TrainJob is not deleted with its owner")
+	m.note("metadata.finalizers", Review, "", "the controllers of these finalizers handle the MPIJob; make sure that they handle the TrainJob too")
 }
 
 // keep copies labels or annotations, except those that are set on every job.

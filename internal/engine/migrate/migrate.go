@@ -194,12 +194,12 @@ func (m *migration) unknown() error {
 		}
 		value, _ := lookup(m.raw, path)
 		if _, found := lookup(known, path); !found && !isZero(value) {
-			m.note(path, Look, "", notAField)
+			m.note(path, Review, "", notAField)
 		}
 	}
 	for role := range m.old.Spec.MPIReplicaSpecs {
 		if role != v2beta1.MPIReplicaTypeLauncher && role != v2beta1.MPIReplicaTypeWorker {
-			m.note(child("spec.mpiReplicaSpecs", string(role)), Look, "", "is not a role of an MPIJob: the roles are Launcher and Worker")
+			m.note(child("spec.mpiReplicaSpecs", string(role)), Review, "", "is not a role of an MPIJob: the roles are Launcher and Worker")
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func (m *migration) rest() {
 		if value, _ := lookup(m.raw, path); isZero(value) {
 			m.note(path, Dropped, "", "is empty, which is the same as not set")
 		} else {
-			m.note(path, Look, "", noRule)
+			m.note(path, Review, "", noRule)
 		}
 	}
 }

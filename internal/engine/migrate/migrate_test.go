@@ -157,50 +157,50 @@ func TestEntries(t *testing.T) {
 			timeoutPath, Moved, ""},
 		"a time that is too short": {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 6}}"), Options{Scheduler: job.Coscheduling},
 			timeoutPath, Moved, "is 60, the nearest"},
-		"a time with no known scheduler": {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"), Options{}, timeoutPath, Look, "--scheduler"},
+		"a time with no known scheduler": {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"), Options{}, timeoutPath, Review, "--scheduler"},
 		"the usual time":                 {jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 300}}"), Options{}, timeoutPath, Dropped, "is the default of a TrainJob"},
 		"native gangs are not Kueue's": {strings.Replace(jobWith(ranks, needs, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 600}}"),
-			"{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1), Options{Scheduler: job.Native}, timeoutPath, Look, "has a gang scheduler"},
+			"{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1), Options{Scheduler: job.Native}, timeoutPath, Review, "has a gang scheduler"},
 		"a script is not put behind mpirun": {jobWith(needs, "launcher.main command: [sh, -c, run]"), Options{}, launcherMain + "command", Moved, ""},
 		"arguments of an entrypoint":        {jobWith(needs, "launcher.main args: [mpirun, -np, '2', train]"), Options{}, launcherMain + "args", Moved, ""},
 		"a plain mpirun":                    {jobWith(needs, ranks), Options{}, launcherMain + "command", Mapped, "without mpirun -np 2: the operator adds it"},
 		"an mpirun on fewer ranks":          {jobWith(needs, "launcher.main command: [mpirun, -np, '1', train]"), Options{}, launcherMain + "command", Mapped, ""},
 		"an mpirun with options":            {jobWith(needs, "launcher.main command: [mpirun, -np, '2', --oversubscribe, train]"), Options{}, launcherMain + "command", Mapped, ""},
-		"a host of the MPIJob":              {jobWith(needs, "launcher.main command: [mpirun, -H, small-worker-0, train]"), Options{}, launcherMain + "command[2]", Look, "small-worker-0-0"},
+		"a host of the MPIJob":              {jobWith(needs, "launcher.main command: [mpirun, -H, small-worker-0, train]"), Options{}, launcherMain + "command[2]", Review, "small-worker-0-0"},
 		"an rsh agent of its own": {jobWith(needs, ranks, "launcher.main env: [{name: OMPI_MCA_plm_rsh_agent, value: ssh}]", "worker.main command: [/usr/sbin/sshd, -De]"), Options{},
-			launcherMain + "env[0]", Look, "no longer runs"},
+			launcherMain + "env[0]", Review, "no longer runs"},
 		"a probe of the sshd": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]", "worker.main livenessProbe: {tcpSocket: {port: 22}}"), Options{},
 			workerMain + "livenessProbe", Dropped, "checks the sshd"},
 		"another probe": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]", "worker.main startupProbe: {exec: {command: [pgrep, sshd]}}"), Options{},
-			workerMain + "startupProbe", Look, "may check the sshd"},
+			workerMain + "startupProbe", Review, "may check the sshd"},
 		"a user that the image chose": {jobWith(needs, ranks, "worker.main command: [/usr/sbin/sshd, -De]"), Options{},
-			"spec.mpiReplicaSpecs.Worker.template.spec.securityContext", Look, "runAsUser"},
+			"spec.mpiReplicaSpecs.Worker.template.spec.securityContext", Review, "runAsUser"},
 		"resources of a whole pod": {jobWith(needs, ranks, "worker resources: {limits: {cpu: 2, memory: 2Gi}}"), Options{}, workerMain + "resources", Moved, ""},
 		"variables of one role":    {jobWith(needs, ranks, "worker.main env: [{name: A, value: b}]"), Options{}, workerMain + "env", Moved, ""},
 		"volumes that a sidecar has too": {jobWith(needs, ranks,
 			"worker volumes: [{name: v, emptyDir: {}}]", "worker initContainers: [{name: i, image: i, volumeMounts: [{name: v, mountPath: /v}]}]", "worker.main volumeMounts: [{name: v, mountPath: /v}]",
 			"launcher volumes: [{name: v, emptyDir: {}}]", "launcher.main volumeMounts: [{name: v, mountPath: /v}]"), Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.volumes", Moved, ""},
-		"workers that ask for nothing":      {jobWith(ranks), Options{}, "", Look, "missing resource requests"},
+		"workers that ask for nothing":      {jobWith(ranks), Options{}, "", Review, "missing resource requests"},
 		"pods that mpi-operator would keep": {jobWith(needs, ranks), Options{}, "spec.runPolicy.cleanPodPolicy", Default, "mpi-operator deletes no pods"},
 		"workers that nobody counted":       {strings.Replace(jobWith(needs, ranks), "replicas: 2", "restartPolicy: Never", 1), Options{}, "spec.mpiReplicaSpecs.Worker.replicas", Default, "mpi-operator creates no worker"},
 		"a place that Kueue may have chosen": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
-			Options{Accepted: true}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Look, "Kueue adds to it"},
+			Options{Accepted: true}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Review, "Kueue adds to it"},
 		"a place in a file": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
 			Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Moved, ""},
-		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Look, "may do more than start an sshd"},
+		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Review, "may do more than start an sshd"},
 		"variables that are there twice": {jobWith(needs, ranks, "worker.main env: [{name: A, value: b}, {name: A, value: c}]", "launcher.main env: [{name: A, value: b}, {name: A, value: c}]"), Options{},
 			workerMain + "env", Moved, ""},
 		"what Kueue wrote into a template": {strings.NewReplacer("{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}",
 			"      template:\n", "      template:\n        metadata: {labels: {kueue.x-k8s.io/podset: w, a: b}}\n").Replace(jobWith(needs, ranks)), Options{Accepted: true},
-			"spec.mpiReplicaSpecs.Worker.template.metadata.labels[kueue.x-k8s.io/podset]", Look, "Kueue adds to it"},
+			"spec.mpiReplicaSpecs.Worker.template.metadata.labels[kueue.x-k8s.io/podset]", Review, "Kueue adds to it"},
 		"what is beside something unknown": {jobWith(needs, ranks, "worker affinity: {nodeAffinity: {}, colour: blue}"), Options{},
 			"spec.mpiReplicaSpecs.Worker.template.spec.affinity.nodeAffinity", Moved, ""},
 		"no limit, said":           {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{}, timeoutPath, Dropped, "no limit"},
 		"no limit, known whom":     {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{Scheduler: job.Volcano}, timeoutPath, Dropped, "no limit"},
 		"pods that are kept":       {jobWith(needs, ranks, "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Mapped, ""},
-		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Look, "does not support TrainJobs"},
-		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "not a role"},
+		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Review, "All"},
+		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Review, "does not support TrainJobs"},
+		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Review, "not a role"},
 		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestCommandsThatOnlyStartAnSSHD(t *testing.T) {
 func TestOtherLimitsOfACluster(t *testing.T) {
 	text := jobWith(ranks, "worker.main resources: {limits: {cpu: 10m, memory: 1Gi}}", "job slotsPerWorker: 32")
 	refused := func(options Options) (paths []string) {
-		for _, entry := range convert(t, text, options).Report.Of(Look) {
+		for _, entry := range convert(t, text, options).Report.Of(Review) {
 			paths = append(paths, entry.Path)
 		}
 		return paths
@@ -294,7 +294,7 @@ func TestLauncherWithoutWorkers(t *testing.T) {
 	if worker := model.Worker.Template.Spec.Containers[0]; model.Worker.Replicas != 1 || !model.WorkersRunAgent() || worker.Image != "i" || worker.Resources.Limits.Cpu().Value() != 4 {
 		t.Errorf("%d workers of %+v", model.Worker.Replicas, worker)
 	}
-	if !slices.ContainsFunc(result.Report.Of(Look), func(entry Entry) bool { return entry.Path == "spec.mpiReplicaSpecs.Worker" }) {
+	if !slices.ContainsFunc(result.Report.Of(Review), func(entry Entry) bool { return entry.Path == "spec.mpiReplicaSpecs.Worker" }) {
 		t.Error("nobody is told of the worker")
 	}
 }
@@ -314,8 +314,8 @@ func TestNothingIsSaidTwice(t *testing.T) {
 // A name that the API server completes is as good as one that is written.
 func TestAGeneratedName(t *testing.T) {
 	result := convert(t, strings.Replace(jobWith(ranks, needs), "{name: small}", "{generateName: small-}", 1), Options{})
-	if result.TrainJob.GenerateName != "small-" || result.TrainJob.Name != "" || result.Runtime.Name != "small" || result.Report.NeedsPerson() {
-		t.Errorf("%+v with %s: %+v", result.TrainJob.ObjectMeta, result.Runtime.Name, result.Report.Of(Look))
+	if result.TrainJob.GenerateName != "small-" || result.TrainJob.Name != "" || result.Runtime.Name != "small" || result.Report.NeedsReview() {
+		t.Errorf("%+v with %s: %+v", result.TrainJob.ObjectMeta, result.Runtime.Name, result.Report.Of(Review))
 	}
 }
 
@@ -323,7 +323,7 @@ func TestAGeneratedName(t *testing.T) {
 func TestWhatNoRuleDealsWith(t *testing.T) {
 	migration := &migration{raw: map[string]any{"spec": map[string]any{"new": "field", "none": ""}}, report: &Report{}}
 	migration.rest()
-	if got := migration.report.Entries; len(got) != 2 || got[0].Path != "spec.new" || got[0].Outcome != Look || got[1].Outcome != Dropped {
+	if got := migration.report.Entries; len(got) != 2 || got[0].Path != "spec.new" || got[0].Outcome != Review || got[1].Outcome != Dropped {
 		t.Errorf("the report says %+v", got)
 	}
 }

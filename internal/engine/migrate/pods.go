@@ -88,7 +88,7 @@ func (m *migration) replicas() {
 	if m.before.Launcher.Replicas == 1 {
 		m.note(at, Dropped, "", "a TrainJob always has one launcher")
 	} else {
-		m.note(at, Look, "", "a TrainJob always has one launcher")
+		m.note(at, Review, "", "a TrainJob always has one launcher")
 	}
 	workers := m.before.Worker.Replicas
 	m.trainJob.Spec.Trainer.NumNodes = &workers
@@ -104,7 +104,7 @@ func (m *migration) workersOfLauncher(launcher, worker *role) {
 	m.trainJob.Spec.Trainer.NumNodes = new(int32(1))
 	*worker.template = *launcher.template.DeepCopy()
 	worker.container().Command, worker.container().Args = nil, nil
-	m.add(Entry{Path: replicaPath(v2beta1.MPIReplicaTypeWorker), Outcome: Look, To: worker.to,
+	m.add(Entry{Path: replicaPath(v2beta1.MPIReplicaTypeWorker), Outcome: Review, To: worker.to,
 		Why: "is missing: the launcher did the work itself. The TrainJob has a launcher and one worker, a copy of the launcher's template; correct the resources of both"})
 }
 
@@ -117,7 +117,7 @@ func (m *migration) image(launcher, worker *role) {
 	if own := launcher.container().Image; own == trainer.Image {
 		m.note(launcher.main("image"), Mapped, to, "")
 	} else {
-		m.note(launcher.main("image"), Look, "", fmt.Sprintf(
+		m.note(launcher.main("image"), Review, "", fmt.Sprintf(
 			"launcher and workers of a TrainJob have the same image; that of the workers is used. Make sure that %s has what the launcher needs, especially mpirun", trainer.Image))
 	}
 	launcher.container().Image, worker.container().Image = "", ""
@@ -213,12 +213,12 @@ func (m *migration) changedByKueue(role *role) {
 	}
 	const why = "is kept, but Kueue adds to it while a job is admitted: remove the settings of the flavor"
 	for _, field := range []string{"spec.nodeSelector", "spec.tolerations", "spec.schedulingGates"} {
-		m.note(role.from+"."+field, Look, role.to+"."+field, why)
+		m.note(role.from+"."+field, Review, role.to+"."+field, why)
 	}
 	for _, field := range []string{"metadata.labels", "metadata.annotations"} {
 		for _, at := range children(m.raw, role.from+"."+field) {
 			if strings.Contains(at, "[kueue.x-k8s.io/") {
-				m.note(at, Look, role.to+at[len(role.from):], why)
+				m.note(at, Review, role.to+at[len(role.from):], why)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func (m *migration) policy() {
 
 func (m *migration) launcherPolicy() {
 	if m.before.LauncherRunsRanks {
-		m.note("spec.runLauncherAsWorker", Look, "", fmt.Sprintf(
+		m.note("spec.runLauncherAsWorker", Review, "", fmt.Sprintf(
 			"ranks of a TrainJob only run on its workers; for the same number of ranks set spec.trainer.numNodes to %d and correct the number in the command",
 			m.before.Worker.Replicas+1))
 	} else {
@@ -81,7 +81,7 @@ func (m *migration) restartPolicy(path string, policy v2beta1.RestartPolicy) {
 	case v2beta1.RestartPolicyOnFailure:
 		m.note(path, Dropped, "", "a failed container is not restarted in its pod: the whole job is restarted, up to spec.backoffLimit times")
 	default:
-		m.note(path, Look, "", fmt.Sprintf("%s has no equivalent in a TrainJob: a failed job is restarted as a whole, up to spec.backoffLimit times", policy))
+		m.note(path, Review, "", fmt.Sprintf("%s has no equivalent in a TrainJob: a failed job is restarted as a whole, up to spec.backoffLimit times", policy))
 	}
 }
 
@@ -92,7 +92,7 @@ func (m *migration) cleanup() {
 	own, other := m.old.Spec.CleanPodPolicy, m.old.Spec.RunPolicy.CleanPodPolicy
 	policy := m.before.Lifetime.CleanPodPolicy
 	if own != nil && other != nil && *own != *other {
-		m.note(inRunPolicy, Look, "", fmt.Sprintf("differs from spec.cleanPodPolicy, which was used: %s", *own))
+		m.note(inRunPolicy, Review, "", fmt.Sprintf("differs from spec.cleanPodPolicy, which was used: %s", *own))
 		other = nil
 	}
 	if own != nil || other != nil {
@@ -126,9 +126,9 @@ func (m *migration) suspension() {
 	case "":
 		m.note("spec.runPolicy.managedBy", Dropped, "", "is the operator itself, which is the default of a TrainJob")
 	case training.ManagedByMultiKueue:
-		m.note("spec.runPolicy.managedBy", Look, "", "MultiKueue does not support TrainJobs: without managedBy the operator of this cluster runs the job")
+		m.note("spec.runPolicy.managedBy", Review, "", "MultiKueue does not support TrainJobs: without managedBy the operator of this cluster runs the job")
 	default:
-		m.note("spec.runPolicy.managedBy", Look, "", "this controller is not known to run TrainJobs; without managedBy the operator runs the job")
+		m.note("spec.runPolicy.managedBy", Review, "", "this controller is not known to run TrainJobs; without managedBy the operator runs the job")
 	}
 }
 
@@ -141,9 +141,9 @@ func (m *migration) gang() {
 	if pods := m.before.Pods(); before.MinMember == pods {
 		m.note(at+".minAvailable", Dropped, "", "is the number of all pods, which is the default of a TrainJob")
 	} else {
-		m.note(at+".minAvailable", Look, "", fmt.Sprintf("a TrainJob only starts when all of its %d pods can be scheduled", pods))
+		m.note(at+".minAvailable", Review, "", fmt.Sprintf("a TrainJob only starts when all of its %d pods can be scheduled", pods))
 	}
-	m.note(at+".minResources", Look, "", "a TrainJob waits for the sum of its pods' requests; set the requests of the pods")
+	m.note(at+".minResources", Review, "", "a TrainJob waits for the sum of its pods' requests; set the requests of the pods")
 	scheduler := m.scheduler()
 	switch scheduler {
 	case job.Volcano:
@@ -215,7 +215,7 @@ func (m *migration) timeoutWithoutScheduler() {
 	case usual:
 		m.note(timeoutPath, Dropped, "", "is the default of a TrainJob")
 	default:
-		m.note(timeoutPath, Look, "", fmt.Sprintf(
+		m.note(timeoutPath, Review, "", fmt.Sprintf(
 			"a TrainJob waits for %d s unless its runtime has a gang scheduler; set the cluster's with --scheduler to keep the timeout", usual))
 	}
 }

@@ -149,7 +149,7 @@ type excuses struct {
 // names tells whether the report says that a field is not what it was.
 func (e excuses) names(path string) bool {
 	return slices.ContainsFunc(e.report.Entries, func(entry Entry) bool {
-		return entry.Path == path && (entry.Outcome == Look || entry.Outcome == Dropped || entry.Outcome == Default || entry.rewritten) && entry.Why != ""
+		return entry.Path == path && (entry.Outcome == Review || entry.Outcome == Dropped || entry.Outcome == Default || entry.rewritten) && entry.Why != ""
 	})
 }
 
@@ -296,7 +296,7 @@ func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, entry := range result.Report.Of(Look) {
+		for _, entry := range result.Report.Of(Review) {
 			// A TrainJob has no deadline of 0, and where an sshd was, the agent listens.
 			known := entry.Path == "spec.runPolicy.activeDeadlineSeconds" || strings.Contains(entry.Why, "the operator's agent in the first container uses port 2222")
 			if strings.Contains(entry.Why, refusedPrefix) && !known {

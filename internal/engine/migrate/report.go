@@ -19,8 +19,8 @@ const (
 	Dropped Outcome = "dropped"
 	// Default: the MPIJob does not set the field, and the default of a TrainJob differs.
 	Default Outcome = "default"
-	// Look: a user must review the field.
-	Look Outcome = "look"
+	// Review: a user must review the field.
+	Review Outcome = "look"
 )
 
 // Entry is the conversion of a field of an MPIJob, and of the fields below it that have
@@ -56,8 +56,8 @@ func (r *Report) Of(outcome Outcome) (entries []Entry) {
 	return entries
 }
 
-// NeedsPerson reports whether a user must review fields before the TrainJob is used.
-func (r *Report) NeedsPerson() bool { return len(r.Of(Look)) > 0 }
+// NeedsReview reports whether a user must review fields before the TrainJob is used.
+func (r *Report) NeedsReview() bool { return len(r.Of(Review)) > 0 }
 
 // sort sorts the entries by path.
 func (r *Report) sort() {

@@ -111,12 +111,12 @@ func (m *migration) refuse(kind string, fault *field.Error) {
 		if entry.To == "" || entry.Outcome == Default || !isBelow(at, entry.To) && !isBelow(entry.To, at) {
 			continue
 		}
-		if entry.Outcome != Look {
-			entry.Outcome, entry.Why = Look, why
+		if entry.Outcome != Review {
+			entry.Outcome, entry.Why = Review, why
 		} else {
 			entry.Why += "; " + why
 		}
 		return
 	}
-	m.add(Entry{Outcome: Look, To: at, Why: why})
+	m.add(Entry{Outcome: Review, To: at, Why: why})
 }

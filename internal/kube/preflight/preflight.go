@@ -33,23 +33,23 @@ type Report struct {
 
 // Names of checks that other code refers to.
 const (
-	// Rights is the check of the user's permissions.
-	Rights      = "Permissions"
-	checkQuota  = "Quota"
-	checkDryRun = "Dry run"
-	checkStatus = "Status"
+	// CheckPermissions is the check of the user's permissions.
+	CheckPermissions = "Permissions"
+	checkQuota       = "Quota"
+	checkDryRun      = "Dry run"
+	checkStatus      = "Status"
 )
 
 // beforeSubmission are the checks of a job, forNamespace those of a namespace.
 var (
 	beforeSubmission = []Check{
-		{Rights, permissions}, {"Namespace", namespaceExists}, {"Rules", rules}, {checkDryRun, dryRun}, {"Runtime", runtimeExists}, {checkQuota, ofModel(quotas)},
+		{CheckPermissions, permissions}, {"Namespace", namespaceExists}, {"Rules", rules}, {checkDryRun, dryRun}, {"Runtime", runtimeExists}, {checkQuota, ofModel(quotas)},
 		{"NetworkPolicy", network}, {"Image", ofModel(imageReachable)}, {"Slots", ofModel(slots)}, {"GPU type", ofModel(gpuTypes)},
 		{"Nodes", ofModel(nodesThatFit)}, {"Storage", ofModel(storage)}, {"Queue", ofModel(queue)}, {"PodSecurity", ofModel(podSecurity)},
 		{"Istio", istio}, {"Operator", operator},
 	}
 	forNamespace = []Check{
-		{Rights, permissions}, {"Namespace", namespaceExists}, {checkQuota, quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
+		{CheckPermissions, permissions}, {"Namespace", namespaceExists}, {checkQuota, quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
 	}
 )
 

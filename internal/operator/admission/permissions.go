@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
+	"github.com/trireme-mpi/trireme/internal/kube/review"
 )
 
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -63,16 +64,11 @@ func checkReferences(ctx context.Context, reviewer Reviewer, request *admission.
 // isAllowed reviews a permission of a user. After an error the job is refused, and the
 // message says to retry.
 func isAllowed(ctx context.Context, reviewer Reviewer, user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) (bool, error) {
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: attributes,
-	}}
-	if err := reviewer.Create(ctx, review); err != nil {
+	access := &authorizationv1.SubjectAccessReview{Spec: review.Subject(user)}
+	access.Spec.ResourceAttributes = attributes
+	if err := reviewer.Create(ctx, access); err != nil {
 		return false, fmt.Errorf("the permission of user %q to %s %s in namespace %q could not be checked, so the job was not created; retry: %w",
 			user.Username, attributes.Verb, attributes.Resource, attributes.Namespace, err)
 	}
-	return review.Status.Allowed, nil
+	return access.Status.Allowed, nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/trireme-mpi/trireme/internal/kube/review"
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
@@ -96,17 +97,16 @@ func (i *InCluster) Knows(request *http.Request) bool {
 
 func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
 	return i.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
-		review, err := i.own.AuthenticationV1().TokenReviews().Create(ctx,
-			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		user, err := review.Token(ctx, i.own, token)
 		if err != nil {
 			return nil, reviewFailed("review the token", err)
 		}
-		if !review.Status.Authenticated {
+		if user == nil {
 			i.known.remove(token)
 			return nil, invalidToken()
 		}
 		i.known.add(token)
-		return i.clients.identity(i.clients.withToken(token), review.Status.User)
+		return i.clients.identity(i.clients.withToken(token), *user)
 	})
 }
 
@@ -175,17 +175,9 @@ func (c *Caller) permissions() []Permission {
 }
 
 func reviewOf(caller *Caller, permission Permission) authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: caller.User, UID: caller.UID, Groups: caller.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource, Subresource: permission.Subresource, Namespace: permission.Namespace, Name: permission.Name,
-		},
-	}
-	for name, values := range caller.extra {
-		if spec.Extra == nil {
-			spec.Extra = map[string]authorizationv1.ExtraValue{}
-		}
-		spec.Extra[name] = authorizationv1.ExtraValue(values)
+	spec := review.Subject(&authenticationv1.UserInfo{Username: caller.User, UID: caller.UID, Groups: caller.Groups, Extra: caller.extra})
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource, Subresource: permission.Subresource, Namespace: permission.Namespace, Name: permission.Name,
 	}
 	return spec
 }

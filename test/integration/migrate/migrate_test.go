@@ -110,7 +110,7 @@ func createAll(t *testing.T, api client.Client, result *migrate.Result) {
 	}
 	for _, object := range objects {
 		if err := api.Create(t.Context(), &unstructured.Unstructured{Object: object}, client.FieldValidation("Strict")); err != nil {
-			t.Errorf("%v\n%+v", err, result.Report.Of(migrate.Look))
+			t.Errorf("%v\n%+v", err, result.Report.Of(migrate.Review))
 		}
 	}
 }
@@ -149,8 +149,8 @@ func TestWhatMPIJobsBecomeIsAccepted(t *testing.T) {
 	for name, example := range examples {
 		t.Run("mpi-operator "+name, func(t *testing.T) {
 			report := accepts(t, api, example)
-			if report.NeedsPerson() {
-				t.Errorf("a person must look: %+v", report.Of(migrate.Look))
+			if report.NeedsReview() {
+				t.Errorf("a person must look: %+v", report.Of(migrate.Review))
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func testRandomJobs(t *testing.T, api client.Client) {
 			t.Fatal(err)
 		}
 		refused := false
-		for _, entry := range result.Report.Of(migrate.Look) {
+		for _, entry := range result.Report.Of(migrate.Review) {
 			refused = refused || strings.Contains(entry.Why, "is refused: ")
 		}
 		if refused {
