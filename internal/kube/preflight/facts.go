@@ -83,6 +83,8 @@ type Facts struct {
 	// Queue is the job's LocalQueue, Workload the Workload that Kueue created for the
 	// job; nil if it does not exist.
 	Queue, Workload Known[*unstructured.Unstructured]
+	// Workloads are all of that LocalQueue, the job's own among them.
+	Workloads []unstructured.Unstructured
 	// KueueServed: Kueue is installed.
 	KueueServed bool
 	// PodGroups have the name of the job; one for each scheduler that has one.

@@ -80,7 +80,7 @@ type Check struct {
 
 // ofStoredJobs are the checks of jobs in the cluster, the most frequent causes first.
 var ofStoredJobs = []Check{
-	{checkStatus, status}, {"Pods", pods}, {"Image", image}, {checkQuota, quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
+	{checkStatus, status}, {"Pods", pods}, {"Gates", gates}, {"Image", image}, {checkQuota, quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
 	{"DNS", names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
 	{"Operator", operator}, {"Events", events},
 }

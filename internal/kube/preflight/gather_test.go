@@ -195,12 +195,15 @@ func optionalObject(version schema.GroupVersion, kind, name string, owner ...met
 func TestGatherOptionalKinds(t *testing.T) {
 	inQueue := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Labels = map[string]string{training.LabelQueue: "main"} })
 	beta := connection.KueueVersions[0]
-	api := holding(clusterRuntime(), optionalObject(beta, "LocalQueue", "main"), optionalObject(beta, "LocalQueue", "other"),
+	mate := optionalObject(beta, "Workload", "mate")
+	mate.Object["spec"] = map[string]any{"queueName": "main"}
+	api := holding(clusterRuntime(), mate, optionalObject(beta, "LocalQueue", "main"), optionalObject(beta, "LocalQueue", "other"),
 		optionalObject(beta, "Workload", "mine", metav1.OwnerReference{Kind: "JobSet", Name: "job"}), optionalObject(beta, "Workload", "theirs", metav1.OwnerReference{Kind: "JobSet", Name: "other"}),
 		optionalObject(schema.GroupVersion{Group: "scheduling.x-k8s.io", Version: "v1alpha1"}, "PodGroup", "job"))
 	facts := gathererOf(api).OfJob(t.Context(), inQueue)
-	if !facts.KueueServed || facts.Queue.Value == nil || facts.Queue.Value.GetName() != "main" || facts.Workload.Value == nil || facts.Workload.Value.GetName() != "mine" || len(facts.PodGroups.Value) != 1 {
-		t.Errorf("%v %+v %+v %+v", facts.KueueServed, facts.Queue, facts.Workload, facts.PodGroups)
+	if !facts.KueueServed || facts.Queue.Value == nil || facts.Queue.Value.GetName() != "main" || facts.Workload.Value == nil || facts.Workload.Value.GetName() != "mine" ||
+		len(facts.Workloads) != 1 || facts.Workloads[0].GetName() != "mate" || len(facts.PodGroups.Value) != 1 {
+		t.Errorf("%v %+v %+v %+v %+v", facts.KueueServed, facts.Queue, facts.Workload, facts.Workloads, facts.PodGroups)
 	}
 	served := gathererOf(notServing(api)).OfJob(t.Context(), inQueue)
 	if served.KueueServed || served.Queue.Unknown != "" || len(served.PodGroups.Value) > 0 || served.PodGroups.Unknown != "" {

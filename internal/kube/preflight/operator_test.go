@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 func TestOperator(t *testing.T) {
@@ -78,8 +79,77 @@ func TestQueue(t *testing.T) {
 		"a workload that is admitted": {change: all(queued, func(facts *Facts) {
 			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "True", ""), answerOf("Admitted", "True", ""))
 		})},
+		"a workload that is deactivated": {change: all(queued, func(facts *Facts) {
+			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "False", "deactivated"))
+			facts.Workload.Value.Object["spec"] = map[string]any{"active": false}
+		}), want: []string{"certain: Kueue's Workload of the job is deactivated"}, fix: `kubectl patch workload w -n team --type merge -p '{"spec":{"active":true}}'`},
 		"a workload that may not be read": {change: all(queued, func(facts *Facts) { facts.Workload.Unknown = "may not list" }), want: []string{"not known: Kueue's Workload of the job"}},
 		"a job that has its nodes":        {change: all(func(facts *Facts) { facts.Job.Queue = "main" }, reach(training.StepScheduled))},
+	})
+}
+
+// workloadOf is a Workload of the queue main; a higher age is older.
+func workloadOf(name string, priority int64, age int, conditions ...any) unstructured.Unstructured {
+	workload := conditioned(name, conditions...)
+	workload.Object["spec"] = map[string]any{"queueName": "main", "priority": priority}
+	workload.SetCreationTimestamp(ago(age))
+	workload.SetOwnerReferences([]metav1.OwnerReference{{Kind: "MPIJob", Name: "job-of-" + name}})
+	return *workload
+}
+
+func TestWhyAWorkloadWaits(t *testing.T) {
+	waits, reserved := answerOf("QuotaReserved", "False", "insufficient unused quota for cpu, 1 more needed"), answerOf("QuotaReserved", "True", "")
+	inactive := workloadOf("inactive", 9, 99, waits)
+	inactive.Object["spec"].(map[string]any)["active"] = false
+	requeued := workloadOf("w", 0, 10, waits, answerOf("Evicted", "True", "Preempted to accommodate a workload (UID: 1)"))
+	_ = unstructured.SetNestedField(requeued.Object, "2026-03-14T12:05:00Z", "status", "requeueState", "requeueAt")
+	const reason = "Pending: insufficient unused quota for cpu, 1 more needed."
+	for name, tc := range map[string]struct {
+		workloads []unstructured.Unstructured
+		want      string
+	}{
+		"alone": {[]unstructured.Unstructured{workloadOf("w", 0, 10, waits)}, reason + " It is number 1 of 1 in this queue, which uses ClusterQueue vision."},
+		"behind an older one and one of higher priority": {
+			[]unstructured.Unstructured{workloadOf("w", 0, 10, waits), workloadOf("older", 0, 20, waits), workloadOf("urgent", 5, 1, waits), workloadOf("younger", 0, 5, waits), inactive},
+			reason + " It is number 3 of 4 in this queue, which uses ClusterQueue vision.",
+		},
+		"behind those that have quota": {
+			[]unstructured.Unstructured{workloadOf("w", 0, 10, waits), workloadOf("b", 0, 1, reserved), workloadOf("a", 0, 1, reserved), workloadOf("over", 0, 1, reserved, answerOf("Finished", "True", ""))},
+			reason + " It is number 1 of 1 in this queue, which uses ClusterQueue vision; jobs of this queue that have quota: job-of-a, job-of-b.",
+		},
+		"behind many": {
+			[]unstructured.Unstructured{workloadOf("w", 0, 10, waits), workloadOf("a", 0, 1, reserved), workloadOf("b", 0, 1, reserved), workloadOf("c", 0, 1, reserved), workloadOf("d", 0, 1, reserved)},
+			reason + " It is number 1 of 1 in this queue, which uses ClusterQueue vision; jobs of this queue that have quota: job-of-a, job-of-b, job-of-c and 1 more.",
+		},
+		"evicted": {
+			[]unstructured.Unstructured{requeued},
+			reason + " It was evicted: Pending: Preempted to accommodate a workload (UID: 1). It is number 1 of 1 in this queue, which uses ClusterQueue vision. Kueue does not admit it before 2026-03-14T12:05:00Z.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := pending(kinds()[job.KindMPIJob])
+			facts.Job.Queue, facts.KueueServed, facts.Workloads = "main", true, tc.workloads
+			facts.Queue.Value = conditioned("main", answerOf("Active", "True", ""))
+			facts.Queue.Value.Object["spec"] = map[string]any{"clusterQueue": "vision"}
+			facts.Workload.Value = &tc.workloads[0]
+			findings := queue(facts)
+			if len(findings) != 1 || findings[0].Cause != tc.want {
+				t.Errorf("the findings are %+v, want the cause %q", findings, tc.want)
+			}
+		})
+	}
+}
+
+func TestGates(t *testing.T) {
+	gated := func(facts *Facts) {
+		for _, i := range []int{1, 2} {
+			facts.Pods.Value[i].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}
+		}
+	}
+	table(t, gates, pending, map[string]tableCase{
+		"no gate":          {},
+		"two pods":         {change: gated, want: []string{"likely: 2 pods may not be scheduled yet: kueue.x-k8s.io/topology"}, fix: "kubectl get pod job-worker-0 -n team"},
+		"a job that fails": {change: all(gated, fails(training.FailureTraining, "x"))},
 	})
 }
 

@@ -42,10 +42,17 @@ func (g *Gatherer) kueue(ctx context.Context, facts *Facts) {
 		facts.Queue.Value = firstOf(queues, func(queue *unstructured.Unstructured) bool { return queue.GetName() == facts.Job.Queue })
 		workloads, _, unknown := g.optional(ctx, version.WithKind("Workload"), facts.Namespace)
 		facts.Workload.Unknown = unknown
-		facts.Workload.Value = firstOf(workloads, func(workload *unstructured.Unstructured) bool {
+		own := firstOf(workloads, func(workload *unstructured.Unstructured) bool {
 			return slices.ContainsFunc(workload.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
 				return owner.Name == facts.Name && (owner.Kind == string(facts.Kind) || owner.Kind == "JobSet")
 			})
+		})
+		if own != nil {
+			facts.Workload.Value = own.DeepCopy()
+		}
+		facts.Workloads = slices.DeleteFunc(workloads, func(workload unstructured.Unstructured) bool {
+			queue, _, _ := unstructured.NestedString(workload.Object, "spec", "queueName")
+			return queue != facts.Job.Queue
 		})
 		return
 	}

@@ -60,6 +60,35 @@ func (facts *Facts) podStatuses() (statuses []training.PodStatus) {
 	return statuses
 }
 
+// gates reports pods that controllers keep from being scheduled.
+func gates(facts *Facts) []Finding {
+	if facts.hasFailed() || facts.hasSucceeded() {
+		return nil
+	}
+	var names, held []string
+	for i := range facts.Pods.Value {
+		pod := &facts.Pods.Value[i]
+		for _, gate := range pod.Spec.SchedulingGates {
+			if !slices.Contains(names, gate.Name) {
+				names = append(names, gate.Name)
+			}
+		}
+		if len(pod.Spec.SchedulingGates) > 0 {
+			held = append(held, pod.Name)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	slices.Sort(held)
+	return []Finding{{
+		Rank: Likely, Title: fmt.Sprintf("%s may not be scheduled yet: %s", count(len(held), "pod"), strings.Join(names, ", ")),
+		Cause:  "The controllers that have added these scheduling gates have not removed them. The scheduler ignores the pods until then.",
+		Object: "pod/" + held[0], Fix: fmt.Sprintf("kubectl get pod %s -n %s -o jsonpath='{.spec.schedulingGates} {.metadata.managedFields[*].manager}'", held[0], facts.Namespace), Documentation: pageFailures,
+	}}
+}
+
 // image reports why pods cannot pull their images.
 func image(facts *Facts) []Finding {
 	if facts.Pods.Unknown != "" && facts.Stored {

@@ -53,11 +53,18 @@ func (facts *Facts) workload() []Finding {
 		}}
 	case workload == nil:
 		return nil
+	case isInactive(workload):
+		return []Finding{{
+			Rank: Certain, Title: "Kueue's Workload of the job is deactivated", Cause: sentences(eviction(workload), "Kueue does not admit it until it is active again"),
+			Object: "workload/" + workload.GetName(), Documentation: pageJobs,
+			Fix: fmt.Sprintf(`kubectl patch workload %s -n %s --type merge -p '{"spec":{"active":true}}'`, workload.GetName(), facts.Namespace),
+		}}
 	default:
 		for _, conditionType := range []string{"QuotaReserved", "Admitted"} {
 			if waits := falseCondition(workload, conditionType); waits != "" {
 				return []Finding{{
-					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Cause: waits, Object: "workload/" + workload.GetName(),
+					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Object: "workload/" + workload.GetName(),
+					Cause:         sentences(waits, eviction(workload), facts.position(workload), nextAttempt(workload)),
 					Fix:           fmt.Sprintf("Wait for other jobs to finish, or request less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
 					Documentation: pageJobs,
 				}}
@@ -70,14 +77,21 @@ func (facts *Facts) workload() []Finding {
 // falseCondition returns the reason and message of a condition that is not true; empty
 // if it is true or missing.
 func falseCondition(object *unstructured.Unstructured, conditionType string) string {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		condition, _ := item.(map[string]any)
-		if condition["type"] == conditionType && condition["status"] != "True" {
-			return strings.TrimSpace(fmt.Sprintf("%v: %v", condition["reason"], condition["message"]))
-		}
+	if condition := conditionOf(object, conditionType); condition != nil && condition["status"] != "True" {
+		return strings.TrimSpace(fmt.Sprintf("%v: %v", condition["reason"], condition["message"]))
 	}
 	return ""
+}
+
+// conditionOf returns a condition of an object, or nil.
+func conditionOf(object *unstructured.Unstructured, conditionType string) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		if condition, _ := item.(map[string]any); condition["type"] == conditionType {
+			return condition
+		}
+	}
+	return nil
 }
 
 // podGroup reports the state of the job's gang, with the messages of its scheduler.

@@ -141,7 +141,8 @@ func (facts *Facts) quotaWait() Finding {
 func (facts *Facts) restart() Finding {
 	restart := facts.Previous.Restart
 	return Finding{
-		Rank: Likely, Title: fmt.Sprintf("The job failed and is restarted (restart %d): %s", restart.Count, restart.Reason), Cause: restart.Message,
+		Rank: Likely, Title: fmt.Sprintf("The job failed and is restarted (restart %d): %s", restart.Count, restart.Reason),
+		Cause:  sentences(restart.Message, "The restart is due at "+restart.DueTime.UTC().Format(time.RFC3339)),
 		Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures, Fix: facts.fixFor(restart.Reason, ""),
 	}
 }
