@@ -56,9 +56,11 @@ type Facts struct {
 	NamespaceObject Known[*corev1.Namespace]
 	Pods            Known[[]corev1.Pod]
 	Events          Known[[]corev1.Event]
-	Quotas          Known[[]corev1.ResourceQuota]
-	LimitRanges     Known[[]corev1.LimitRange]
-	Policies        Known[[]networkingv1.NetworkPolicy]
+	// Pulls are the kubelets' events about images: Pulling and Pulled.
+	Pulls       []corev1.Event
+	Quotas      Known[[]corev1.ResourceQuota]
+	LimitRanges Known[[]corev1.LimitRange]
+	Policies    Known[[]networkingv1.NetworkPolicy]
 
 	Nodes Known[[]corev1.Node]
 	// Used is what the pods of all namespaces request, by node.

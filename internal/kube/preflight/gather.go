@@ -132,6 +132,19 @@ func (g *Gatherer) events(ctx context.Context, facts *Facts) {
 			facts.Events.Value = append(facts.Events.Value, *event)
 		}
 	}
+	// Pulls only matter until the pods are ready. Without them, the checks still run.
+	if facts.reached(training.StepPodsReady) || facts.Events.Unknown != "" {
+		return
+	}
+	for _, reason := range []string{reasonPulling, reasonPulled} {
+		var pulls corev1.EventList
+		_ = g.list(ctx, &pulls, "events", client.InNamespace(facts.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "reason=" + reason}})
+		for i := range pulls.Items {
+			if event := &pulls.Items[i]; event.Reason == reason && facts.isAbout(event) {
+				facts.Pulls = append(facts.Pulls, *event)
+			}
+		}
+	}
 }
 
 // fromCache lets the API server answer from its watch cache. Slightly old data is good

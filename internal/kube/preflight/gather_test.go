@@ -85,9 +85,13 @@ func surroundingObjects() []client.Object {
 	a := node("a")
 	about, other := event("Pod", "job-worker-0", "FailedMount", "no", 5, 1), event("Pod", "web", "FailedMount", "no", 5, 1)
 	about.ObjectMeta, other.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "about"}, metav1.ObjectMeta{Namespace: namespace, Name: "other"}
+	pulling, foreignPull := event("Pod", "job-worker-0", "Pulling", "x", 5, 1), event("Pod", "web", "Pulling", "x", 5, 1)
+	for name, pull := range map[string]*corev1.Event{"pulling": &pulling, "foreign-pull": &foreignPull} {
+		pull.Type, pull.ObjectMeta = corev1.EventTypeNormal, metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"a": "b"}}},
-		&worker, &earlier, &foreign, &a, &about, &other,
+		&worker, &earlier, &foreign, &a, &about, &other, &pulling, &foreignPull,
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job-worker"}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x", Labels: map[string]string{discoveryv1.LabelServiceName: "job-worker"}}},
@@ -114,6 +118,9 @@ func TestGather(t *testing.T) {
 	}
 	if got := facts.Events.Value; len(got) != 1 || got[0].Name != "about" {
 		t.Errorf("the events are %v", got)
+	}
+	if got := facts.Pulls; len(got) != 1 || got[0].Name != "pulling" {
+		t.Errorf("the pulls are %v", got)
 	}
 	if !facts.PullSecrets["login"].Value || facts.PullSecrets["gone"].Value || facts.Claims["data"].Value == nil || facts.Service.Value == nil ||
 		len(facts.Endpoints.Value) != 1 || len(facts.Nameservers.Value) != 1 || facts.Deployment.Value == nil || facts.Lease.Value == nil || !facts.Autoscaled ||

@@ -94,7 +94,7 @@ func image(facts *Facts) []Finding {
 	if facts.Pods.Unknown != "" && facts.Stored {
 		return unknown("Images", facts.Pods.Unknown)
 	}
-	return append(facts.imagesThatWait(), facts.missingPullSecrets()...)
+	return slices.Concat(facts.imagesThatWait(), facts.pullsInProgress(), facts.missingPullSecrets())
 }
 
 // imagesThatWait finds images that pods cannot pull, one finding for each image.
