@@ -95,7 +95,7 @@ func TestNothingIsLost(t *testing.T) {
 // The service accounts have the permissions of the chart, and no others.
 func TestPermissions(t *testing.T) {
 	b := newTestBundle(t)
-	for account, role := range map[string]string{"trireme-operator": "trireme-operator", "trireme-server": "trireme-server"} {
+	for account, role := range map[string]string{"trireme-operator": "trireme-operator", "trireme-server": "trireme-server", "trireme-metrics-reader": "trireme-metrics-reader"} {
 		var want int
 		for _, o := range b.objects {
 			if o.kind() == "ClusterRole" && o.name() == role {
@@ -106,8 +106,8 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s has other cluster permissions than the %d rules of ClusterRole %s", account, want, role)
 		}
 	}
-	if len(b.bound) != 2 {
-		t.Errorf("%d service accounts have permissions, want those of operator and server", len(b.bound))
+	if len(b.bound) != 3 {
+		t.Errorf("%d service accounts have permissions, want those of operator, server and the reader of metrics", len(b.bound))
 	}
 }
 
