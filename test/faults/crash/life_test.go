@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -346,8 +347,18 @@ func (life *life) outOfMemory(pod *corev1.Pod) {
 func (life *life) commandFails() {
 	life.Helper()
 	life.Exit(life.launcher, 3, player.Report(string(training.FailureTraining), 2))
-	life.untilLauncher("it is told that the command has failed", func(status *training.PodStatus) bool {
-		return status.Reason == string(training.FailureTraining)
+	attempt, err := strconv.Atoi(life.launcher.Labels[training.LabelRestart])
+	if err != nil {
+		life.Fatal(err)
+	}
+	life.untilJob("it is told that the command has failed", func(progress *training.Progress) bool {
+		// On a busy machine the job is restarted before the test looks, and its status shows
+		// the next launcher.
+		if restart := progress.Restart; restart != nil && int(restart.Count) > attempt && restart.Reason == training.FailureTraining {
+			return true
+		}
+		status := progress.LauncherPodStatus
+		return status != nil && status.Name == life.launcher.Name && status.Reason == string(training.FailureTraining)
 	})
 }
 
