@@ -26,7 +26,7 @@ func TestJobsRunInFIPSMode(t *testing.T) {
 	install("bin/cluster kubectl delete secret --namespace trireme-system --ignore-not-found trireme-webhook trireme-server-tls")
 	install(fipsBuild + "make install odh")
 	waitForOperator(t)
-	if version, err := shell("bin/odh version --client -o json"); err != nil || !strings.Contains(strings.ReplaceAll(version, " ", ""), `"fips140":true`) {
+	if version, err := shell("bin/odh version -o json"); err != nil || !strings.Contains(strings.ReplaceAll(version, " ", ""), `"fips140":true`) {
 		t.Errorf("odh version: %v\n%s", err, version)
 	}
 	for kind, object := range both(2, allreduce) {
