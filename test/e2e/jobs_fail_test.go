@@ -149,10 +149,10 @@ func TestAGangThatCannotFit(t *testing.T) {
 		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("64Mi")})
 		api, namespace := newNamespace(t)
 		if mpiJob, isMPIJob := object.(*v2beta1.MPIJob); isMPIJob {
-			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(30))}
+			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(20))}
 		} else {
 			runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
-			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(30))}}
+			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(20))}}
 			if err := api.Create(t.Context(), runtime); err != nil {
 				t.Fatal(err)
 			}
