@@ -205,7 +205,7 @@ func refuseUninstall(t *testing.T) {
 	if diff := cmp.Diff(started, podsOf(t, "unfinished")); diff != "" {
 		t.Errorf("the refused uninstall has changed the pods of a running job (-before +after):\n%s", diff)
 	}
-	// Who changes their mind goes on as the guide says.
+	// To keep the release, roll back to its current revision, as the guide says.
 	run(t, `helm rollback trireme "$(helm history trireme --namespace trireme-system --max 1 -o yaml | sed -n 's/.*revision: //p')" --namespace trireme-system --wait --timeout 5m`)
 	if status := run(t, "helm status trireme --namespace trireme-system -o yaml"); !strings.Contains(status, "status: deployed") {
 		t.Errorf("after the rollback, the release is:\n%s", status)

@@ -56,9 +56,6 @@ func (tc *quotaCase) run(t *testing.T, client kubernetes.Interface) {
 	if tc.worker.Resources != nil && strings.HasPrefix(controlplane.KubernetesOf(t).Version, "v1.33.") {
 		t.Skip("Kubernetes 1.33 ignores resources of a whole pod")
 	}
-	if whole := tc.worker.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) == 0 && strings.HasPrefix(controlplane.KubernetesOf(t).Version, "v1.37.") {
-		t.Skip("Kubernetes 1.37 looks at the containers of a pod whose resources as a whole are empty; the rule is that of 1.36")
-	}
 	place := newPlace(t, client, tc.quotas, tc.limits)
 	demand := &quota.Demand{Workers: quota.Pods{Count: tc.workers, Spec: quota.WithLimitRanges(tc.worker, place.ranges)}}
 	pods := make([]*corev1.PodSpec, tc.workers)

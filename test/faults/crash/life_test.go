@@ -351,7 +351,7 @@ func (life *life) commandFails() {
 	if err != nil {
 		life.Fatal(err)
 	}
-	life.untilJob("it is told that the command has failed", func(progress *training.Progress) bool {
+	life.untilJob("the job reports that the command has failed", func(progress *training.Progress) bool {
 		// On a busy machine the job is restarted before the test looks, and its status shows
 		// the next launcher.
 		if restart := progress.Restart; restart != nil && int(restart.Count) > attempt && restart.Reason == training.FailureTraining {
