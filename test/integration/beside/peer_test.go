@@ -108,7 +108,7 @@ func startPlayed(t *testing.T, connection *rest.Config) (stop func()) {
 		// for a moment.
 		var last error
 		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			if err := peer.sync(ctx); err != nil && ctx.Err() == nil {
+			if err := peer.sync(ctx); ctx.Err() == nil {
 				last = err
 			}
 		}
@@ -116,8 +116,8 @@ func startPlayed(t *testing.T, connection *rest.Config) (stop func()) {
 	}()
 	return func() {
 		cancel()
-		if last := <-ended; last != nil && t.Failed() {
-			t.Logf("the last error of mpi-operator: %v", last)
+		if last := <-ended; last != nil {
+			t.Errorf("mpi-operator: %v", last)
 		}
 	}
 }
