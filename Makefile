@@ -185,6 +185,11 @@ images: bin/cluster bin/images ## Build the images of VERSION (default: dev) for
 	@archives=$$(bin/cluster image build mpi-test-amd64 mpi-test-arm64) && \
 	bin/images build $(BUILDFLAGS) $$(sed 's/^/--mpi-test=/' <<<"$$archives")
 
+# Not in make help: config/install calls it.
+.PHONY: images-local
+images-local: bin/images
+	@bin/images local $(BUILDFLAGS) trireme.local
+
 BUILDFLAGS = --version "$(VERSION)" --ldflags "$(LDFLAGS)" $(if $(filter 1,$(FIPS)),--fips v1.0.0)
 
 .PHONY: push
@@ -235,9 +240,10 @@ help: ## Show this help
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
+# With -trimpath, as in images: what one has compiled is in Go's cache for the other.
 .PHONY: bin/operator bin/server bin/mpi-agent bin/initializer bin/odh
 bin/operator bin/server bin/mpi-agent bin/initializer bin/odh:
-	@go build -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(@F)
+	@go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./cmd/$(@F)
 
 # The linker ignores a variable that a program does not have.
 LDFLAGS = -s -w -X main.version=$(VERSION) -X github.com/trireme-mpi/trireme/internal/cli.Version=$(VERSION)

@@ -8,7 +8,7 @@ import (
 )
 
 // fipsBuild builds programs that panic when they use an algorithm that is not approved.
-const fipsBuild = "GOFIPS140=v1.0.0 GOFLAGS='-buildvcs=false -tags=fips' "
+const fipsBuild = "FIPS=1 GOFIPS140=v1.0.0 GOFLAGS='-buildvcs=false -tags=fips' "
 
 // With programs in strict FIPS mode, whole jobs run: keys, SSH, TLS, certificates.
 func TestJobsRunInFIPSMode(t *testing.T) {

@@ -59,51 +59,61 @@ type platformImage struct {
 	components []component
 }
 
-// build writes the layouts of the named images, and replaces the output folder once all of
-// them are complete.
-func build(ctx context.Context, from source, s settings, names []string) (err error) {
+// build writes the layouts of the named images.
+func build(ctx context.Context, from source, s settings, names []string) error {
 	if len(names) == 0 {
 		names = programNames()
 	}
-	if err := os.MkdirAll(filepath.Dir(s.output), 0o755); err != nil {
+	return replaceFolder(s.output, func(work, finished string) error {
+		for _, architecture := range architectures {
+			if err := compile(ctx, s, linux(architecture), filepath.Join(work, architecture), names); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			images, err := programImages(ctx, s, work, name, architectures...)
+			if err != nil {
+				return fmt.Errorf("image %s: %w", name, err)
+			}
+			if err := writeImage(filepath.Join(finished, name), name, from, s, images); err != nil {
+				return fmt.Errorf("image %s: %w", name, err)
+			}
+		}
+		if len(s.testArchives) == 0 {
+			return nil
+		}
+		if err := writeTestImage(finished, from, s); err != nil {
+			return fmt.Errorf("image %s: %w", testImage, err)
+		}
+		return nil
+	})
+}
+
+// replaceFolder replaces a folder by the one that write has finished, once it is complete.
+func replaceFolder(folder string, write func(work, finished string) error) (err error) {
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(filepath.Dir(s.output), ".images-")
+	work, err := os.MkdirTemp(filepath.Dir(folder), ".images-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	for _, architecture := range architectures {
-		if err := compile(ctx, s, linux(architecture), filepath.Join(work, architecture), names); err != nil {
-			return err
-		}
-	}
 	finished := filepath.Join(work, "images")
-	for _, name := range names {
-		images, err := programImages(ctx, s, work, name)
-		if err != nil {
-			return fmt.Errorf("image %s: %w", name, err)
-		}
-		if err := writeImage(filepath.Join(finished, name), name, from, s, images); err != nil {
-			return fmt.Errorf("image %s: %w", name, err)
-		}
-	}
-	if len(s.testArchives) > 0 {
-		if err := writeTestImage(finished, from, s); err != nil {
-			return fmt.Errorf("image %s: %w", testImage, err)
-		}
-	}
-	if err := os.Chmod(finished, 0o755); err != nil {
+	if err := os.Mkdir(finished, 0o755); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(s.output); err != nil {
+	if err := write(work, finished); err != nil {
 		return err
 	}
-	return os.Rename(finished, s.output)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	return os.Rename(finished, folder)
 }
 
 // programImages returns the images of a compiled program, with one layer each.
-func programImages(ctx context.Context, s settings, work, name string) ([]platformImage, error) {
+func programImages(ctx context.Context, s settings, work, name string, architectures ...string) ([]platformImage, error) {
 	var images []platformImage
 	for _, architecture := range architectures {
 		licenses, err := licenseFiles(ctx, s, linux(architecture), name)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,7 +24,7 @@ func main() {
 		Use: "images", Short: "Build and push the images of Trireme, and the files of a release", Args: cobra.NoArgs,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	command.AddCommand(buildCommand(), pushCommand(), prepareCommand(), valuesCommand(), releaseCommand())
+	command.AddCommand(buildCommand(), localCommand(), pushCommand(), prepareCommand(), valuesCommand(), releaseCommand())
 	if err := command.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "images: %v\n", err)
 		stop()
@@ -53,6 +54,30 @@ func buildCommand() *cobra.Command {
 	return command
 }
 
+func localCommand() *cobra.Command {
+	var s settings
+	var p pushSettings
+	command := &cobra.Command{
+		Use:   "local REGISTRY",
+		Short: "Build the images of this machine's platform as archives that containerd imports, and the chart's values with their digests",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			p.registry = arguments[0]
+			from, err := readSource(command.Context(), s.repository)
+			if err != nil {
+				// A download without its history can be built and tried, but not released.
+				from = source{commit: "unknown", time: time.Unix(0, 0).UTC()}
+			}
+			return buildLocal(command.Context(), from, s, p, programNames())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&s.output, "output", "bin/images-local", "Folder for the archives and values.yaml; its content is replaced")
+	addBuildFlags(flags, &s)
+	addChartFlag(flags, &p)
+	return command
+}
+
 // addBuildFlags adds the flags of everything that is compiled.
 func addBuildFlags(flags *pflag.FlagSet, s *settings) {
 	flags.StringVar(&s.repository, "repository", ".", "Folder with the source of the programs")
@@ -79,8 +104,12 @@ func pushCommand() *cobra.Command {
 
 func addLayoutFlags(flags *pflag.FlagSet, p *pushSettings) {
 	flags.StringVar(&p.layouts, "layouts", "dist/images", "Folder with the layouts")
-	flags.StringVar(&p.chart, "chart", "charts/trireme/values.yaml", "Values of the chart, with the names of its images")
+	addChartFlag(flags, p)
 	flags.StringVar(&p.version, "version", "", "Version that the layouts must have (default: any)")
+}
+
+func addChartFlag(flags *pflag.FlagSet, p *pushSettings) {
+	flags.StringVar(&p.chart, "chart", "charts/trireme/values.yaml", "Values of the chart, with the names of its images")
 }
 
 // prepareCommand is the first step of a release: what is wrong fails before anything is

@@ -103,9 +103,9 @@ func readLayouts(folder, registry, version string) ([]builtImage, error) {
 
 func readImage(folder, registry, version string) (builtImage, error) {
 	image := filepath.Base(folder)
-	repository, err := name.NewRepository(strings.TrimSuffix(registry, "/")+"/"+image, name.StrictValidation)
+	repository, err := repositoryOf(registry, image)
 	if err != nil {
-		return builtImage{}, fmt.Errorf("REGISTRY must be a registry and a path, such as registry.example/trireme: %w", err)
+		return builtImage{}, err
 	}
 	content, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -121,6 +121,14 @@ func readImage(folder, registry, version string) (builtImage, error) {
 		}
 	}
 	return builtImage{}, fmt.Errorf("%s has no image with a tag: run make images again", folder)
+}
+
+func repositoryOf(registry, image string) (name.Repository, error) {
+	repository, err := name.NewRepository(strings.TrimSuffix(registry, "/")+"/"+image, name.StrictValidation)
+	if err != nil {
+		return name.Repository{}, fmt.Errorf("REGISTRY must be a registry and a path, such as registry.example/trireme: %w", err)
+	}
+	return repository, nil
 }
 
 // pushImage pushes an image, its referrers and, with a key, its signature.
