@@ -39,13 +39,13 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagn
 			return nil
 		}
 	}
-	count := &diagnosis.NodeCount{}
+	count := &diagnosis.NodeCount{Unfit: map[nodes.Reason]int{}}
 	observed.FreeNodes = count
 	if len(waiting) == 0 {
 		return nil
 	}
 	wanted := largest(waiting)
-	fitting, err := r.nodesThatFit(ctx, wanted)
+	fitting, err := r.nodesThatFit(ctx, wanted, count.Unfit)
 	if err != nil {
 		return err
 	}
@@ -55,19 +55,24 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagn
 		if err != nil {
 			return err
 		}
-		if nodes.Fits(node, wanted, used) {
+		if reason := nodes.Check(node, wanted, used); reason.Kind == "" {
 			count.Free++
+		} else {
+			count.Unfit[reason]++
 		}
 	}
 	return nil
 }
 
-// nodesThatFit are the nodes where the pod would fit if no other pod ran there.
-func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
+// nodesThatFit are the nodes where the pod would fit if no other pod ran there. Other
+// nodes are counted by reason.
+func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod, unfit map[nodes.Reason]int) (fitting []*corev1.Node, err error) {
 	err = pages(ctx, r.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
-			if nodes.Fits(&node, pod, nil) {
+			if reason := nodes.Check(&node, pod, nil); reason.Kind == "" {
 				fitting = append(fitting, &node)
+			} else {
+				unfit[reason]++
 			}
 		}
 	})

@@ -18,18 +18,20 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 )
 
 // A gang timeout costs the API server a bounded amount: never a list of all pods of the
 // cluster.
 func TestCountNodes(t *testing.T) {
+	tooSmall, tooFull := nodes.Reason{Kind: nodes.TooSmall, Detail: "cpu"}, nodes.Reason{Kind: nodes.TooFull, Detail: "cpu"}
 	for name, test := range map[string]struct {
 		nodes int
 		want  diagnosis.NodeCount
 	}{
-		"few nodes":  {nodes: 3, want: diagnosis.NodeCount{Fitting: 3, Checked: 3, Free: 2}},
-		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Checked: maxNodesCounted, Free: maxNodesCounted - 1}},
-		"no node":    {},
+		"few nodes":  {nodes: 3, want: diagnosis.NodeCount{Fitting: 3, Checked: 3, Free: 2, Unfit: map[nodes.Reason]int{tooSmall: 1, tooFull: 1}}},
+		"many nodes": {nodes: 250, want: diagnosis.NodeCount{Fitting: 250, Checked: maxNodesCounted, Free: maxNodesCounted - 1, Unfit: map[nodes.Reason]int{tooSmall: 1, tooFull: 1}}},
+		"no node":    {want: diagnosis.NodeCount{Unfit: map[nodes.Reason]int{tooSmall: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{taking("other", "node-000", "8"), sized("small", "1")}

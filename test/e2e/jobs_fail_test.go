@@ -158,12 +158,12 @@ func TestAGangThatCannotFit(t *testing.T) {
 			}
 		}
 		job := submitTo(t, api, namespace, object)
-		// The scheduler must have looked before the time is up.
+		// At a later attempt, the scheduler of 1.37 no longer names the resource.
 		job.until("the scheduler's words are in a condition", time.Minute, func(training.Progress) bool {
 			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods are scheduled; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
 		})
 		ended := job.fails(training.FailureGangSchedulingTimeout,
-			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources", "Insufficient cpu")
+			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources (1 too small: cpu", "0 of 3 pods are scheduled; scheduler: ")
 		t.Log(ended.FailureMessage)
 		eventually.Succeeds(t, "its pods are gone", func() error {
 			if left := len(job.pods("")); left > 0 {

@@ -164,7 +164,6 @@ var scopeCases = map[string]quotaCase{
 	"BestEffort, a pod with memory":                    {quotas: full().in(bestEffort), worker: podOf(container("main", requests("memory", "1"))), workers: 1},
 	"BestEffort, an init container with memory":        {quotas: full().in(bestEffort), worker: podOf(container("main"), initContainer("init", requests("memory", "1"))), workers: 1},
 	"BestEffort, a pod with resources as a whole":      {quotas: full().in(bestEffort), worker: podOf(container("main"), whole(requests("cpu", "1"))), workers: 1},
-	"BestEffort, a pod that says nothing as a whole":   {quotas: full().in(bestEffort), worker: podOf(container("main", requests("cpu", "1")), whole()), workers: 1, wantRefused: true},
 	"NotBestEffort, a pod that states nothing":         {quotas: full().in(notBestEffort), worker: podOf(container("main")), workers: 1},
 	"NotBestEffort, a pod with a limit of CPU":         {quotas: full().in(notBestEffort), worker: podOf(container("main", limits("cpu", "1"))), workers: 1, wantRefused: true},
 	"Terminating, a pod with a deadline":               {quotas: full().in(terminating), worker: podOf(container("main"), deadline(60)), workers: 1, wantRefused: true},

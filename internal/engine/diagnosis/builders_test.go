@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
@@ -50,9 +51,10 @@ type scene struct {
 	observed Observed
 	trainJob v2alpha1.TrainJob
 	mpiJob   v2beta1.MPIJob
-	// freeNodes and scalesUp are the result of a lookup of nodes.
-	freeNodes int
-	scalesUp  bool
+	// freeNodes, unfitNodes and scalesUp are the result of a lookup of nodes.
+	freeNodes  int
+	unfitNodes map[nodes.Reason]int
+	scalesUp   bool
 	// lookups are those that the last verdict needed.
 	lookups []Lookup
 	// start is the number of the restart that new pods are created for.
@@ -196,7 +198,7 @@ func (sc *scene) verdict() Verdict {
 			if sc.scalesUp && !sc.observed.ScaleUp {
 				sc.observed.ScaleUp = true
 			} else {
-				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Checked: sc.freeNodes, Free: sc.freeNodes}
+				sc.observed.FreeNodes = &NodeCount{Fitting: sc.freeNodes, Checked: sc.freeNodes, Free: sc.freeNodes, Unfit: sc.unfitNodes}
 			}
 		}
 		sc.lookups = append(sc.lookups, verdict.Lookup)

@@ -19,6 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
@@ -70,6 +71,10 @@ type NodeCount struct {
 	// Fitting nodes could run the pod if they were empty. Checked is how many of them
 	// were checked, and Free how many of those have room now.
 	Fitting, Checked, Free int
+	// Unfit counts the checked nodes without room, and those that could not run the pod
+	// if they were empty, by reason. The scheduler's own message may not name any: for a
+	// gang, Kubernetes 1.37 only says that its pods cannot all be scheduled.
+	Unfit map[nodes.Reason]int
 }
 
 // Timeouts holds the timeouts for problems that may resolve by themselves.

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 )
 
 // refused is an object that the API server refuses before any pod exists.
@@ -168,6 +169,16 @@ var timeoutFailures = []failureRow{
 		happen: later(created+300, func(scene *scene) { scene.freeNodes = 2; scene.worker(0, onNode(scheduled)) }),
 		reason: training.FailureGangSchedulingTimeout, subject: "The first pod that is not scheduled is worker 1 (pod {worker 1})",
 		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods are scheduled; scheduler: " + noGPUs + ".",
+		advice: "Request fewer or smaller workers",
+	},
+	{
+		name: "the scheduler names no resource", start: unschedulable("minCount (3) cannot be satisfied"),
+		happen: later(created+300, func(scene *scene) {
+			scene.unfitNodes = map[nodes.Reason]int{{Kind: nodes.TooSmall, Detail: "nvidia.com/gpu"}: 5, {Kind: nodes.TooFull, Detail: "cpu"}: 2,
+				{Kind: nodes.Cordoned}: 2, {Kind: nodes.AffinityMismatch}: 1}
+		}),
+		reason: training.FailureGangSchedulingTimeout, subject: "worker 0 (pod {worker 0})",
+		cause:  "only 0 nodes available with sufficient resources (5 too small: nvidia.com/gpu; 2 cordoned; 2 too full: cpu). After 5m0s",
 		advice: "Request fewer or smaller workers",
 	},
 	{

@@ -3,7 +3,9 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
@@ -247,10 +250,7 @@ func (v *view) checkGang(verdict *Verdict) {
 		verdict.Lookup = LookupNodes
 		return
 	}
-	count, checked := v.observed.FreeNodes, ""
-	if count.Checked < count.Fitting {
-		checked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Checked, count.Fitting)
-	}
+	count := v.observed.FreeNodes
 	first := ""
 	if unscheduled >= 0 {
 		first = fmt.Sprintf(" The first pod that is not scheduled is %s.", v.podTitle(pods[unscheduled]))
@@ -258,8 +258,29 @@ func (v *view) checkGang(verdict *Verdict) {
 	v.fail(verdict, &jobFailure{
 		reason: training.FailureGangSchedulingTimeout, at: v.observed.Now,
 		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources%s. After %s: %s.%s Request fewer or smaller workers, or retry when other jobs have finished.",
-			v.job.Pods(), count.Free, checked, timeout, withoutPeriod(verdict.Gang.Message), first),
+			v.job.Pods(), count.Free, count.details(), timeout, withoutPeriod(verdict.Gang.Message), first),
 	})
+}
+
+// maxNodeReasons limits the length of a failure message.
+const maxNodeReasons = 3
+
+// details says why nodes have no room, the most frequent reason first.
+func (c *NodeCount) details() string {
+	reasons := slices.SortedFunc(maps.Keys(c.Unfit), func(a, b nodes.Reason) int {
+		return cmp.Or(cmp.Compare(c.Unfit[b], c.Unfit[a]), cmp.Compare(a.String(), b.String()))
+	})
+	var details []string
+	if c.Checked < c.Fitting {
+		details = append(details, fmt.Sprintf("%d of %d nodes were checked", c.Checked, c.Fitting))
+	}
+	for _, reason := range reasons[:min(len(reasons), maxNodeReasons)] {
+		details = append(details, fmt.Sprintf("%d %s", c.Unfit[reason], reason))
+	}
+	if len(details) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(details, "; ") + ")"
 }
 
 // waitingSince is when the gang's timeout started: when the first pod was created, or

@@ -74,7 +74,7 @@ func mpiJobRole(replica *v2beta1.ReplicaSpec, restartPolicy v2beta1.RestartPolic
 	if replica == nil {
 		return Role{}
 	}
-	role := Role{Replicas: orElse(replica.Replicas, 1), Template: *replica.Template.DeepCopy()}
+	role := newRole(replica.Replicas, &replica.Template)
 	if replica.RestartPolicy != "" {
 		restartPolicy = replica.RestartPolicy
 	}

@@ -67,7 +67,7 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 func runtimeRole(runtime *v2alpha1.TrainingRuntimeSpec, name string) Role {
 	for i := range runtime.Template.Spec.ReplicatedJobs {
 		if replicated := &runtime.Template.Spec.ReplicatedJobs[i]; replicated.Name == name {
-			return Role{Replicas: orElse(replicated.Replicas, 1), Template: *replicated.Template.DeepCopy()}
+			return newRole(replicated.Replicas, &replicated.Template)
 		}
 	}
 	return Role{Replicas: 1}

@@ -73,6 +73,16 @@ type Role struct {
 	Template corev1.PodTemplateSpec
 }
 
+// newRole removes empty resources of the whole pod: 1.37 ignores them, older releases then
+// ignore the resources of the containers.
+func newRole(replicas *int32, template *corev1.PodTemplateSpec) Role {
+	role := Role{Replicas: orElse(replicas, 1), Template: *template.DeepCopy()}
+	if whole := role.Template.Spec.Resources; isUnset(whole) && (whole == nil || len(whole.Claims) == 0) {
+		role.Template.Spec.Resources = nil
+	}
+	return role
+}
+
 // Gang are the gang scheduling settings of a job.
 type Gang struct {
 	// Scheduler is the gang scheduler that the runtime sets; empty chooses one that the

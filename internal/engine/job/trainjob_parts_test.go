@@ -81,7 +81,7 @@ func TestTrainJobPodLevelResources(t *testing.T) {
 		wantLauncher, wantWorker said
 	}{
 		"the runtime":                    {runtime: &whole, wantLauncher: said{Pod: &whole}, wantWorker: said{Pod: &whole}},
-		"empty resources of the runtime": {runtime: &mute, wantLauncher: said{byDefault, &mute}, wantWorker: said{Pod: &mute}},
+		"empty resources of the runtime": {runtime: &mute, wantLauncher: said{Container: byDefault}},
 		"resourcesPerNode of the job":    {runtime: &whole, perNode: new(resources("cpu", "8")), wantLauncher: said{Pod: &whole}, wantWorker: said{Container: resources("cpu", "8")}},
 		"launcher resources of the job":  {runtime: &whole, launcher: new(resources("cpu", "8")), wantLauncher: said{Container: resources("cpu", "8")}, wantWorker: said{Pod: &whole}},
 		"empty resources of the job":     {runtime: &whole, launcher: &mute, wantLauncher: said{Container: byDefault}, wantWorker: said{Pod: &whole}},

@@ -83,7 +83,8 @@ func bestEffort(pod *corev1.PodSpec) bool {
 		}
 		return false
 	}
-	// Kubernetes ignores containers of pods with pod-level resources, even empty ones.
+	// Kubernetes ignores containers of pods with pod-level resources. Releases disagree about
+	// empty ones; package job removes them.
 	if pod.Resources != nil {
 		return !setsResources(*pod.Resources)
 	}
