@@ -257,7 +257,7 @@ func (d *description) resources(related *relatedObjects) {
 	if related.model == nil {
 		return
 	}
-	requests, allocated := requestsOf(related.model), corev1.ResourceList{}
+	requests, allocated := related.model.TotalRequests(), corev1.ResourceList{}
 	for i := range related.pods {
 		pod := &related.pods[i]
 		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {
