@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command reference writes the reference pages beside it: api.md from the CRDs, rest.md
-// from the server's OpenAPI document. make generate runs it in the root of the repository.
+// from the server's OpenAPI document, metrics.md from the metrics that the programs
+// register. make generate runs it in the root of the repository.
 package main
 
 import (
@@ -27,7 +28,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for name, data := range map[string]any{"api.md": kinds, "rest.md": rest} {
+	metrics, err := readMetrics()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, data := range map[string]any{"api.md": kinds, "rest.md": rest, "metrics.md": metrics} {
 		page, err := render(name, data)
 		if err != nil {
 			log.Fatal(err)

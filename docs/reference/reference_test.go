@@ -4,9 +4,11 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -73,6 +75,43 @@ func TestRESTPage(t *testing.T) {
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "jobs", Help: "Jobs, by \"state\": running."}, []string{"namespace", "state"})
+	found, err := describe(gauge)
+	if err != nil || len(found) != 1 || found[0].Name != "jobs" || found[0].Type != "gauge" || strings.Join(found[0].Labels, " ") != "namespace state" || found[0].Meaning != `Jobs, by "state": running.` {
+		t.Errorf("%+v (%v)", found, err)
+	}
+	if _, err := describe(prometheus.NewSummary(prometheus.SummaryOpts{Name: "x"})); err == nil {
+		t.Error("a type that the page does not know is no error")
+	}
+	if _, err := describe(prometheus.NewGauge(prometheus.GaugeOpts{Name: "x", ConstLabels: prometheus.Labels{"a": "b"}})); err == nil {
+		t.Error("a description that is not understood is no error")
+	}
+}
+
+// Every metric says what it is, and none has a label for each job or user.
+func TestMetricsAreDescribed(t *testing.T) {
+	components, err := readMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range components {
+		if len(component.Metrics) == 0 {
+			t.Errorf("%s has no metrics", component.Title)
+		}
+		for _, metric := range component.Metrics {
+			if !strings.HasSuffix(metric.Meaning, ".") {
+				t.Errorf("the help of %s is not a sentence: %q", metric.Name, metric.Meaning)
+			}
+			for _, label := range metric.Labels {
+				if !slices.Contains([]string{"namespace", "runtime", "queue", "state", "failure_reason", "route", "method", "code", "cause", "kind", "type", "result"}, label) {
+					t.Errorf("%s has the label %s; add it here if the number of its values is limited", metric.Name, label)
+				}
+			}
 		}
 	}
 }

@@ -11,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
 // relatedObjects are the objects besides the job that describe shows. Objects that may
@@ -23,6 +26,8 @@ type relatedObjects struct {
 	model  *job.Job
 	pods   []corev1.Pod
 	events []corev1.Event
+	// waiting is why the job waits; nil if it does not.
+	waiting *preflight.Waiting
 	// noPods and noEvents: pods or events may not be read.
 	noPods, noEvents bool
 }
@@ -43,7 +48,7 @@ func newDescribeCommand(env *environment, kind *kind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			api, err := env.client()
+			api, err := env.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
@@ -127,6 +132,10 @@ func (e *environment) readRelated(ctx context.Context, api client.Reader, j *vie
 	if err != nil {
 		related.noEvents = true
 		e.say("Warning: cannot list the events of the job: %s", explain(err, e.calledAs).message)
+	}
+	if _, started := j.Reached(training.StepWorkersReached); !started && !j.Finished() {
+		gatherer := preflight.Gatherer{Reader: api, Now: e.clock.Now(), OperatorNamespace: preflight.DefaultOperatorNamespace}
+		related.waiting = preflight.DiagnosisOf(ctx, &gatherer, j).Waiting
 	}
 	return related
 }

@@ -69,8 +69,17 @@ func (d *description) field(name, value string) {
 func (d *description) head(j *view, related *relatedObjects) {
 	fmt.Fprintf(d.to, "%s %s in namespace %s\n", j.Kind.Kind, d.terminal.paint(bold, j.GetName()), j.GetNamespace())
 	fmt.Fprintf(d.to, "%-11s%s\n", "State:", d.state(j))
-	if !j.Finished() && j.Phase != training.PhaseRunning {
+	if !j.Finished() && j.Phase != training.PhaseRunning && related.waiting == nil {
 		d.field("", j.Explanation())
+	}
+	if waiting := related.waiting; waiting != nil {
+		for i, line := range waitingLines(waiting, d.now, d.calledAs) {
+			name := ""
+			if i == 0 {
+				name = "Waiting"
+			}
+			d.field(name, line)
+		}
 	}
 	created := age(d.now, j.GetCreationTimestamp().Time) + " ago"
 	if creator := j.GetAnnotations()[training.AnnotationCreatedBy]; creator != "" {
@@ -248,7 +257,7 @@ func (d *description) resources(related *relatedObjects) {
 	if related.model == nil {
 		return
 	}
-	requests, allocated := requestsOf(related.model), corev1.ResourceList{}
+	requests, allocated := related.model.TotalRequests(), corev1.ResourceList{}
 	for i := range related.pods {
 		pod := &related.pods[i]
 		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {

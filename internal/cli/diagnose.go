@@ -83,7 +83,7 @@ func (e *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).diagnosis(diagnosis)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs, now: e.clock.Now()}).diagnosis(diagnosis)
 	}
 	switch {
 	case j.Phase == training.PhaseFailed:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
@@ -16,12 +17,21 @@ type findingsPrinter struct {
 	to       io.Writer
 	terminal terminal
 	calledAs string
+	now      time.Time
 }
 
 func (p *findingsPrinter) diagnosis(diagnosis *preflight.Diagnosis) {
 	fmt.Fprintf(p.to, "%s %s in namespace %s: %s, workers %s\n",
 		diagnosis.Kind, p.terminal.paint(bold, diagnosis.Name), diagnosis.Namespace, p.terminal.paint(stateColour(diagnosis.State), diagnosis.State), diagnosis.Workers)
-	if diagnosis.FailureMessage == "" {
+	switch {
+	case diagnosis.Waiting != nil:
+		for i, line := range waitingLines(diagnosis.Waiting, p.now, p.calledAs) {
+			if i == 0 {
+				line = "Waiting: " + line
+			}
+			p.lines(line, "  ")
+		}
+	case diagnosis.FailureMessage == "":
 		p.lines(diagnosis.Explanation, "  ")
 	}
 	var ranked, notes, unknown []preflight.Finding
@@ -29,7 +39,7 @@ func (p *findingsPrinter) diagnosis(diagnosis *preflight.Diagnosis) {
 		switch {
 		case finding.Rank == preflight.NotKnown:
 			unknown = append(unknown, finding)
-		case finding.Rank == preflight.Note && finding.Cause == diagnosis.Explanation:
+		case finding.Rank == preflight.Note && finding.Cause == diagnosis.Explanation && (diagnosis.Waiting == nil || diagnosis.Waiting.Cause == preflight.WaitUnknown):
 			// It is printed above.
 		case finding.Rank == preflight.Note:
 			notes = append(notes, finding)
@@ -106,7 +116,7 @@ func (p *findingsPrinter) numbered(number int, finding *preflight.Finding) {
 
 func (p *findingsPrinter) details(finding *preflight.Finding, indent string) {
 	for _, detail := range []struct{ name, text string }{
-		{"Object", finding.Object}, {"Fix", p.asTyped(finding.Fix)}, {"More", finding.Documentation},
+		{"Object", finding.Object}, {"Fix", asTyped(p.calledAs, finding.Fix)}, {"More", finding.Documentation},
 	} {
 		if detail.text != "" {
 			p.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
@@ -115,11 +125,11 @@ func (p *findingsPrinter) details(finding *preflight.Finding, indent string) {
 }
 
 // asTyped replaces odh in commands by the name that the user typed.
-func (p *findingsPrinter) asTyped(fix string) string {
+func asTyped(calledAs, fix string) string {
 	if rest, found := strings.CutPrefix(fix, "odh "); found {
-		return p.calledAs + " " + rest
+		return calledAs + " " + rest
 	}
-	return strings.ReplaceAll(fix, "see odh ", "see "+p.calledAs+" ")
+	return strings.ReplaceAll(fix, "see odh ", "see "+calledAs+" ")
 }
 
 // brief prints findings that need no action.

@@ -56,7 +56,7 @@ func (m *models) details(ctx context.Context, j *view) []any {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
 	if model, err := j.Model(ctx, m); err == nil {
-		mpi, gpus = string(model.MPI), job.GPUs(requestsOf(model)).String()
+		mpi, gpus = string(model.MPI), job.GPUs(model.TotalRequests()).String()
 		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)
 		}

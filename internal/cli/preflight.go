@@ -180,7 +180,7 @@ func (p *findingsPrinter) outcome(outcome *preflight.Outcome) {
 		p.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
 		// Print a repeated fix only once.
 		if next := i + 1; finding.Fix != "" && (next == len(outcome.Findings) || outcome.Findings[next].Fix != finding.Fix) {
-			p.lines("Fix: "+p.asTyped(finding.Fix), indent)
+			p.lines("Fix: "+asTyped(p.calledAs, finding.Fix), indent)
 		}
 	}
 }

@@ -97,7 +97,8 @@ func TestWaitingTimes(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			j := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
-			waited, held := waitedFor(j, now), heldIdle(j, now)
+			usage := usageOf(j, nil, nil, now)
+			waited, held := usage.waited, usage.held
 			if waited != time.Duration(test.waited)*time.Second || held != time.Duration(test.held)*time.Second {
 				t.Errorf("waited %s and held for %s, want %d s and %d s", waited, held, test.waited, test.held)
 			}

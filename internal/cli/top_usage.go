@@ -11,6 +11,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/accounting"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 )
@@ -44,54 +45,22 @@ func (u *jobUsage) queuedGPUSeconds() float64 {
 
 // usageOf returns the usage of one job. made is nil if its runtime was deleted.
 func usageOf(j *view, model *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
-	usage := jobUsage{job: j, used: used, waited: waitedFor(j, now), held: heldIdle(j, now)}
+	periods := periodsOf(j, now)
+	usage := jobUsage{job: j, used: used, waited: periods[accounting.Waiting].Length(), held: periods[accounting.Idle].Length()}
 	if model != nil {
-		usage.requests = requestsOf(model)
+		usage.requests = model.TotalRequests()
 	}
 	return usage
 }
 
-// requestsOf returns the total requests of the launcher and the workers.
-func requestsOf(model *job.Job) corev1.ResourceList {
-	sum := corev1.ResourceList{}
-	add(sum, job.Requests(&model.Launcher.Template.Spec), model.Launcher.Replicas)
-	add(sum, job.Requests(&model.Worker.Template.Spec), model.Worker.Replicas)
-	return sum
-}
-
-// waitedFor returns the time from Submitted to Scheduled. It increases until every pod
-// has a node or the job has finished, and includes the time in a queue or suspended.
-func waitedFor(j *view, now time.Time) time.Duration {
-	submitted, known := j.Reached(training.StepSubmitted)
-	if !known {
-		submitted = j.Submitted.Time
+// periodsOf returns for how long a job waited, was idle and ran, until now.
+func periodsOf(j *view, now time.Time) accounting.Periods {
+	var finished time.Time
+	if j.CompletionTime != nil {
+		finished = j.CompletionTime.Time
 	}
-	return between(submitted, firstOf(j, now, training.StepScheduled, training.StepFinished))
+	return accounting.Of(j.Timeline, j.Submitted.Time, finished, now)
 }
-
-// heldIdle returns the time from Scheduled to FirstRankUp: every pod has a node, and no
-// MPI process is running yet. FirstRankUp is known only once the launcher has finished;
-// until then WorkersReached, the start of mpirun, is used instead. The time increases
-// until one of them is reached or the job has finished.
-func heldIdle(j *view, now time.Time) time.Duration {
-	scheduled, known := j.Reached(training.StepScheduled)
-	if !known {
-		return 0
-	}
-	return between(scheduled, firstOf(j, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
-}
-
-// firstOf returns the time of the first of these steps that was reached, else now.
-func firstOf(j *view, now time.Time, steps ...training.TimelineStep) time.Time {
-	for _, step := range steps {
-		if at, reached := j.Reached(step); reached {
-			return at
-		}
-	}
-	return now
-}
-
-func between(begin, end time.Time) time.Duration { return max(end.Sub(begin), 0) }
 
 // totalOf returns the total of jobs. Requests and usage do not include finished jobs;
 // waiting times do.

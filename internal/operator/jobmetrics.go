@@ -3,15 +3,14 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/accounting"
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
@@ -19,10 +18,12 @@ import (
 // jobMetrics are the metrics of the jobs of one kind. No label has the name of a job,
 // because that would be too many series.
 type jobMetrics struct {
-	kind                                       job.Kind
-	created, succeeded, failed                 *prometheus.CounterVec
-	duration, timeToStart, gang, init, connect *prometheus.HistogramVec
-	starts                                     stopwatches
+	kind                                              job.Kind
+	created, succeeded, failed, restarts, gpuSeconds  *prometheus.CounterVec
+	duration, timeToStart, queue, gang, init, connect *prometheus.HistogramVec
+	starts                                            stopwatches
+	queues                                            queueNames
+	demands                                           demands
 }
 
 var (
@@ -41,28 +42,59 @@ func newJobMetrics(kind job.Kind) *jobMetrics {
 	if kind.Traits().HasRuntime {
 		labels = append(labels, "runtime")
 	}
+	histogram := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricName(kind, name), Help: help, Buckets: buckets}, slices.Concat(labels, more))
+	}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricName(kind, name), Help: help}, slices.Concat(labels, more))
 	}
-	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricName(kind, name), Help: help, Buckets: buckets}, labels)
-	}
 	return &jobMetrics{
+		gpuSeconds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricName(kind, "gpu_seconds_total"),
+			Help: "GPUs that finished jobs had requested, times seconds, by what the job did: waiting for nodes, idle (it had nodes, and its ranks had not started) or running."}, []string{"namespace", "queue", "state"}),
 		kind:        kind,
 		created:     counter("created_total", "Number of jobs created."),
 		succeeded:   counter("succeeded_total", "Number of jobs that succeeded."),
 		failed:      counter("failed_total", "Number of jobs that failed, by root cause.", "failure_reason"),
+		restarts:    counter("restarts_total", "Number of restarts of jobs, by the cause of the failure before.", "failure_reason"),
 		duration:    histogram("duration_seconds", "Run time in seconds, from the last pod scheduled until completion.", secondsOfRuns),
 		timeToStart: histogram("time_to_start_seconds", "Time in seconds from submission until every pod was scheduled.", secondsOfStarts),
+		queue:       histogram("queue_duration_seconds", "Time in seconds from submission until the job was admitted: it was not suspended, had quota in its queue, and its initializer had succeeded.", secondsOfStarts, "queue"),
 		gang:        histogram("gang_scheduling_duration_seconds", "Time in seconds from admission until every pod was scheduled.", secondsOfStarts),
 		init:        histogram("mpi_init_duration_seconds", "Time in seconds from the start of the launcher's command until mpirun connected to the last worker.", secondsOfMPI),
 		connect:     histogram("ssh_connect_duration_seconds", "Time in seconds until the launcher reached the slowest worker.", secondsOfMPI),
 	}
 }
 
+// Metrics are the operator's own metrics, for their documentation.
+func Metrics() (all []prometheus.Collector) {
+	for _, kind := range []kind{mpiJobs{}, trainJobs{}} {
+		metrics := newJobMetrics(kind.name())
+		all = append(append(all, metrics.collectors()...), newJobGauges(nil, kind, metrics))
+	}
+	return all
+}
+
+// collectors are all metrics of a kind but the gauges.
+func (jm *jobMetrics) collectors() (all []prometheus.Collector) {
+	for _, counter := range jm.counters() {
+		all = append(all, counter)
+	}
+	for _, histogram := range jm.histograms() {
+		all = append(all, histogram)
+	}
+	return all
+}
+
+func (jm *jobMetrics) counters() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{jm.created, jm.succeeded, jm.failed, jm.restarts, jm.gpuSeconds}
+}
+
+func (jm *jobMetrics) histograms() []*prometheus.HistogramVec {
+	return []*prometheus.HistogramVec{jm.duration, jm.timeToStart, jm.queue, jm.gang, jm.init, jm.connect}
+}
+
 func (jm *jobMetrics) register(to prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{jm.created, jm.succeeded, jm.failed,
-		jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
+	for _, collector := range jm.collectors() {
 		if err := to.Register(collector); err != nil {
 			return fmt.Errorf("register the metrics of %s: %w", jm.kind, err)
 		}
@@ -73,12 +105,13 @@ func (jm *jobMetrics) register(to prometheus.Registerer) error {
 // forget deletes the series of a deleted namespace.
 func (jm *jobMetrics) forget(namespace string) {
 	deleted := prometheus.Labels{"namespace": namespace}
-	for _, counter := range []*prometheus.CounterVec{jm.created, jm.succeeded, jm.failed} {
+	for _, counter := range jm.counters() {
 		counter.DeletePartialMatch(deleted)
 	}
-	for _, histogram := range []*prometheus.HistogramVec{jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
+	for _, histogram := range jm.histograms() {
 		histogram.DeletePartialMatch(deleted)
 	}
+	jm.queues.forget(namespace)
 }
 
 // note counts changes of a job.
@@ -90,6 +123,13 @@ func (jm *jobMetrics) note(runtime string, j *job.Job, previous diagnosis.Previo
 	if previous.Phase == "" {
 		jm.created.WithLabelValues(labels...).Inc()
 	}
+	jm.demands.put(j)
+	if admitted := stepOf(verdict.Timeline, training.StepAdmitted); admitted != nil && stepOf(previous.Timeline, training.StepAdmitted) == nil {
+		observe(jm.queue, append(slices.Clone(labels), jm.queues.label(j.Namespace, j.Queue)), between(&previous.Submitted, admitted))
+	}
+	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
+		jm.restarts.WithLabelValues(append(slices.Clone(labels), string(restart.Reason))...).Inc()
+	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
 		sinceSubmit, sinceAdmission := jm.starts.take(j.UID).toStart(previous, verdict)
 		observe(jm.timeToStart, labels, sinceSubmit)
@@ -97,6 +137,19 @@ func (jm *jobMetrics) note(runtime string, j *job.Job, previous diagnosis.Previo
 	}
 	if !previous.Finished() && verdict.CompletionTime != nil {
 		jm.noteEnd(labels, previous, verdict)
+		jm.noteGPUs(j, previous, verdict)
+	}
+}
+
+// noteGPUs adds what a job that has finished did with the GPUs that it had requested.
+func (jm *jobMetrics) noteGPUs(j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	gpus := job.GPUs(j.TotalRequests()).AsApproximateFloat64()
+	if gpus == 0 {
+		return
+	}
+	end := verdict.CompletionTime.Time
+	for state, period := range accounting.Of(verdict.Timeline, previous.Submitted.Time, end, end) {
+		jm.gpuSeconds.WithLabelValues(j.Namespace, jm.queues.label(j.Namespace, j.Queue), string(state)).Add(gpus * period.Length().Seconds())
 	}
 }
 
@@ -129,73 +182,4 @@ func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 		return nil
 	}
 	return new(time.Duration(seconds * float64(time.Second)))
-}
-
-// jobGauges counts jobs whenever metrics are read. A counter in memory would be wrong
-// after a restart of the operator.
-type jobGauges struct {
-	reader          client.Reader
-	kind            kind
-	running, queued *prometheus.Desc
-}
-
-// newJobGauges keeps the suffix _total for MPIJobs, although they are gauges, because
-// existing dashboards use those names.
-func newJobGauges(reader client.Reader, kind kind) *jobGauges {
-	describe := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(metricName(kind.name(), name+kind.name().Traits().GaugeSuffix), help, []string{"namespace"}, nil)
-	}
-	return &jobGauges{
-		reader: reader, kind: kind,
-		running: describe("running", "Number of running jobs."), queued: describe("queued", "Number of jobs that wait for a queue, for a quota or for their pods to be scheduled."),
-	}
-}
-
-func (jg *jobGauges) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- jg.running
-	descriptions <- jg.queued
-}
-
-func (jg *jobGauges) Collect(found chan<- prometheus.Metric) {
-	running, queued := map[string]int{}, map[string]int{}
-	count := func(namespace string, previous diagnosis.Previous) {
-		switch {
-		case previous.Phase == training.PhaseRunning:
-			running[namespace]++
-		case isQueued(previous):
-			queued[namespace]++
-		}
-	}
-	if err := jg.each(count); err != nil {
-		found <- prometheus.NewInvalidMetric(jg.running, err)
-		return
-	}
-	for namespace, number := range running {
-		found <- prometheus.MustNewConstMetric(jg.running, prometheus.GaugeValue, float64(number), namespace)
-	}
-	for namespace, number := range queued {
-		found <- prometheus.MustNewConstMetric(jg.queued, prometheus.GaugeValue, float64(number), namespace)
-	}
-}
-
-// isQueued reports whether a job waits for resources. A job that its user suspended does
-// not, nor does a job whose pods are all scheduled.
-func isQueued(previous diagnosis.Previous) bool {
-	return previous.Phase == training.PhasePending && previous.StartTime == nil && (!previous.Suspended || previous.Queued)
-}
-
-// each calls visit for every job of the kind in the cache.
-func (jg *jobGauges) each(visit func(namespace string, previous diagnosis.Previous)) error {
-	// The list is large and only read: it is not copied.
-	list := jg.kind.emptyList()
-	if err := jg.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
-		return err
-	}
-	for _, object := range jg.kind.items(list) {
-		if jg.kind.isForeign(object) {
-			continue
-		}
-		visit(object.GetNamespace(), jg.kind.previous(object))
-	}
-	return nil
 }

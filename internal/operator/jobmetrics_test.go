@@ -3,13 +3,22 @@
 package operator
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
@@ -145,5 +154,144 @@ func TestIsQueued(t *testing.T) {
 		if got := isQueued(test.previous); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// gpuJob is a job of two workers with four GPUs each, in a queue.
+func gpuJob(uid types.UID, queue string) *job.Job {
+	gpus := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
+	worker := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: gpus}}}}}
+	return &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: uid, Queue: queue, Worker: job.Role{Replicas: 2, Template: worker}}
+}
+
+func reached(steps map[training.TimelineStep]time.Duration) training.Progress {
+	progress := training.Progress{Phase: training.PhaseSucceeded}
+	for step, after := range steps {
+		progress.Timeline = append(progress.Timeline, training.TimelineEntry{Step: step, Time: *at(after)})
+	}
+	return progress
+}
+
+// values are the values of a metric by its labels but the namespace.
+func values(t *testing.T, registry *prometheus.Registry, name string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				if label.GetName() != "namespace" {
+					labels = append(labels, label.GetValue())
+				}
+			}
+			if family.GetName() == metricName(job.KindMPIJob, name) {
+				found[strings.Join(labels, " ")] = metric.GetHistogram().GetSampleSum() + metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return found
+}
+
+func TestQueueTimeRestartsAndGPUSeconds(t *testing.T) {
+	metrics, registry := metricsOfMPIJobs(t)
+	j, previous := gpuJob("a", "main"), diagnosis.Previous{Submitted: *at(0)}
+	admitted := &diagnosis.Verdict{Progress: reached(map[training.TimelineStep]time.Duration{training.StepAdmitted: 30 * time.Second})}
+	metrics.note("", j, previous, admitted)
+	previous.Progress = admitted.Progress
+	previous.Phase = training.PhasePending
+	metrics.note("", j, previous, admitted)
+	restarted := &diagnosis.Verdict{Progress: training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: &training.Restart{Count: 1, Reason: training.FailureWorker}}}
+	metrics.note("", j, previous, restarted)
+	previous.Progress = restarted.Progress
+	metrics.note("", j, previous, restarted)
+	ended := &diagnosis.Verdict{CompletionTime: at(time.Minute), Progress: reached(map[training.TimelineStep]time.Duration{
+		training.StepAdmitted: 30 * time.Second, training.StepScheduled: 40 * time.Second, training.StepWorkersReached: 45 * time.Second, training.StepFinished: time.Minute,
+	})}
+	metrics.note("", j, previous, ended)
+	for name, want := range map[string]map[string]float64{
+		"queue_duration_seconds": {"main": 30},
+		"restarts_total":         {"WorkerFailed": 1},
+		"gpu_seconds_total":      {"main waiting": 320, "main idle": 40, "main running": 120},
+	} {
+		if diff := cmp.Diff(want, values(t, registry, name)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	metrics.forget("team")
+	if left := series(t, registry, "team"); len(left) > 0 {
+		t.Errorf("these are left: %v", left)
+	}
+}
+
+// Users can write any name of a queue into a job.
+func TestQueuesAreLimited(t *testing.T) {
+	var names queueNames
+	for i := range maxQueues {
+		if want, got := strconv.Itoa(i), names.label("team", strconv.Itoa(i)); got != want {
+			t.Errorf("queue %s is named %s", want, got)
+		}
+	}
+	for queue, want := range map[string]string{"": "", "7": "7", "x": otherQueue, "y": otherQueue} {
+		if got := names.label("team", queue); got != want {
+			t.Errorf("queue %q is named %q, want %q", queue, got, want)
+		}
+	}
+	if got := names.label("other-team", "x"); got != "x" {
+		t.Errorf("the limit of one namespace holds in another: %s", got)
+	}
+	names.forget("team")
+	if got := names.label("team", "x"); got != "x" {
+		t.Errorf("a deleted namespace is remembered: %s", got)
+	}
+}
+
+func gpuMPIJob(name string, change func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
+	mpiJob := &v2beta1.MPIJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), Labels: map[string]string{training.LabelQueue: "main"}},
+		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
+			v2beta1.MPIReplicaTypeLauncher: {}, v2beta1.MPIReplicaTypeWorker: {Replicas: new(int32(2)), Template: gpuJob("", "").Worker.Template},
+		}},
+	}
+	mpiJob.Status.Phase = training.PhasePending
+	change(mpiJob)
+	return mpiJob
+}
+
+// The GPUs of every unfinished job count in the state that the job is in.
+func TestGPUGauge(t *testing.T) {
+	timeline := func(steps map[training.TimelineStep]time.Duration) func(*v2beta1.MPIJob) {
+		return func(mpiJob *v2beta1.MPIJob) { mpiJob.Status.Timeline = reached(steps).Timeline }
+	}
+	objects := []client.Object{
+		gpuMPIJob("waits", timeline(nil)),
+		gpuMPIJob("waits-too", timeline(nil)),
+		gpuMPIJob("pulls", timeline(map[training.TimelineStep]time.Duration{training.StepScheduled: 1})),
+		gpuMPIJob("runs", timeline(map[training.TimelineStep]time.Duration{training.StepScheduled: 1, training.StepWorkersReached: 2})),
+		gpuMPIJob("finished", func(mpiJob *v2beta1.MPIJob) { mpiJob.Status.Phase = training.PhaseSucceeded }),
+		gpuMPIJob("suspended", func(mpiJob *v2beta1.MPIJob) {
+			mpiJob.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobSuspended, Status: corev1.ConditionTrue, Reason: "MPIJobSuspended"}}
+		}),
+	}
+	api := clientfake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).Build()
+	metrics, registry := newJobMetrics(job.KindMPIJob), prometheus.NewRegistry()
+	registry.MustRegister(newJobGauges(api, mpiJobs{}, metrics))
+	want := map[string]float64{"main waiting": 16, "main idle": 8, "main running": 8}
+	if diff := cmp.Diff(want, values(t, registry, "gpus")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, object := range objects[1:] {
+		if err := api.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"main waiting": 8}, values(t, registry, "gpus")); diff != "" {
+		t.Errorf("after jobs were deleted (-want +got):\n%s", diff)
+	}
+	if len(metrics.demands.jobs) != 1 {
+		t.Errorf("%d jobs are remembered", len(metrics.demands.jobs))
 	}
 }

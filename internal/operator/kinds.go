@@ -17,6 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
 // kind is what differs between the two job APIs for the reconciler.
@@ -27,6 +28,9 @@ type kind interface {
 	// model returns the job that an object describes. An obstacle says why there is none
 	// yet.
 	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error)
+	// known returns the job that an object describes, from memory; nil if something would
+	// have to be read.
+	known(object client.Object) *job.Job
 	previous(object client.Object) diagnosis.Previous
 	// isForeign reports whether another operator runs the job.
 	isForeign(object client.Object) bool
@@ -66,6 +70,13 @@ func (mpiJobs) emptyList() client.ObjectList { return &v2beta1.MPIJobList{} }
 
 func (mj mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error) {
 	return job.FromMPIJob(object.(*v2beta1.MPIJob), mj.defaults), nil, nil
+}
+
+func (mj mpiJobs) known(object client.Object) *job.Job {
+	if partial.Is(object) {
+		return nil
+	}
+	return job.FromMPIJob(object.(*v2beta1.MPIJob), mj.defaults)
 }
 
 func (mpiJobs) previous(object client.Object) diagnosis.Previous {
@@ -199,6 +210,18 @@ func (tj trainJobs) model(ctx context.Context, object client.Object) (*job.Job, 
 	j := job.FromTrainJob(trainJob, runtime.spec, tj.defaults)
 	j.RuntimeDigest = runtime.digest
 	return j, nil, nil
+}
+
+func (tj trainJobs) known(object client.Object) *job.Job {
+	trainJob := object.(*v2alpha1.TrainJob)
+	if partial.Is(object) || trainJob.Status.RuntimeDigest == "" {
+		return nil
+	}
+	runtime := tj.snapshots.cache.get(trainJob.Status.RuntimeDigest)
+	if runtime == nil {
+		return nil
+	}
+	return job.FromTrainJob(trainJob, runtime.spec, tj.defaults)
 }
 
 // storedDigest returns the digest of the runtime that the job was started with. It is in

@@ -48,7 +48,7 @@ type reporter struct {
 
 func newReporter(kind kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*reporter, error) {
 	reporter := &reporter{audit: audit, metrics: newJobMetrics(kind.name())}
-	return reporter, errors.Join(reporter.metrics.register(registry), registry.Register(newJobGauges(reader, kind)))
+	return reporter, errors.Join(reporter.metrics.register(registry), registry.Register(newJobGauges(reader, kind, reporter.metrics)))
 }
 
 // report compares the previous status of a job with the new one.

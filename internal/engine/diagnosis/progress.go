@@ -100,19 +100,33 @@ const CreatingPods = "CreatingPods"
 // the one that does not fit.
 const otherMemberMessage = "optimistic rejection"
 
+// Unscheduled returns the first pod without a node and the scheduler's message about it,
+// if possible of a pod that itself does not fit. It is nil if all pods have a node.
+func Unscheduled(pods []*corev1.Pod) (first *corev1.Pod, message string) {
+	for _, pod := range pods {
+		if isScheduled(pod) {
+			continue
+		}
+		if first == nil {
+			first = pod
+		}
+		condition := podCondition(pod, corev1.PodScheduled)
+		if condition != nil && condition.Status == corev1.ConditionFalse && (message == "" || strings.Contains(message, otherMemberMessage)) {
+			first, message = pod, condition.Message
+		}
+	}
+	return first, message
+}
+
 func (v *view) gangCondition() Condition {
-	scheduled, schedulerMessage := int32(0), ""
+	scheduled := int32(0)
 	pods := v.pods()
 	for _, pod := range pods {
 		if isScheduled(pod) {
 			scheduled++
-			continue
-		}
-		unscheduled := podCondition(pod, corev1.PodScheduled)
-		if unscheduled != nil && unscheduled.Status == corev1.ConditionFalse && (schedulerMessage == "" || strings.Contains(schedulerMessage, otherMemberMessage)) {
-			schedulerMessage = unscheduled.Message
 		}
 	}
+	_, schedulerMessage := Unscheduled(pods)
 	total := v.job.Pods()
 	switch {
 	case scheduled == total:

@@ -99,3 +99,17 @@ func ResourceNames(list corev1.ResourceList) []corev1.ResourceName {
 	slices.Sort(names)
 	return names
 }
+
+// TotalRequests are the requests of all pods of a job, without initializers.
+func (j *Job) TotalRequests() corev1.ResourceList {
+	total := corev1.ResourceList{}
+	for _, role := range []*Role{&j.Launcher, &j.Worker} {
+		for name, quantity := range Requests(&role.Template.Spec) {
+			quantity.Mul(int64(role.Replicas))
+			sum := total[name]
+			sum.Add(quantity)
+			total[name] = sum
+		}
+	}
+	return total
+}

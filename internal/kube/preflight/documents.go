@@ -25,6 +25,8 @@ type Diagnosis struct {
 	// FailedProcess is the process that failed, with the end of its output.
 	FailedProcess *training.FailedProcess `json:"failedProcess,omitempty"`
 	Conditions    []Answered              `json:"conditions"`
+	// Waiting is what the job waits for first; nil if it does not wait.
+	Waiting *Waiting `json:"waiting,omitempty"`
 	// Hindered: a finding blocks the job.
 	Hindered bool      `json:"hindered"`
 	Findings []Finding `json:"findings"`
@@ -43,10 +45,12 @@ type Answered struct {
 
 // DiagnosisOf diagnoses a job in the cluster.
 func DiagnosisOf(ctx context.Context, gatherer *Gatherer, view *jobview.View) *Diagnosis {
+	facts := gatherer.OfJob(ctx, view.Object)
 	diagnosis := &Diagnosis{
 		Kind: string(view.Kind.Kind), Namespace: view.GetNamespace(), Name: view.GetName(), State: view.State(), Workers: view.Workers(), Explanation: view.Explanation(),
-		FailureReason: view.FailureReason, FailureMessage: view.FailureMessage, FailedProcess: view.FailedProcess, Conditions: conditionsOf(view.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, view.Object)),
+		FailureReason: view.FailureReason, FailureMessage: view.FailureMessage, FailedProcess: view.FailedProcess, Conditions: conditionsOf(view.Conditions), Findings: Diagnose(facts),
 	}
+	diagnosis.Waiting = WaitingFor(facts, diagnosis.Findings)
 	diagnosis.Hindered = slices.ContainsFunc(diagnosis.Findings, func(finding Finding) bool { return finding.Rank.Blocks() })
 	if diagnosis.Findings == nil {
 		diagnosis.Findings = []Finding{}

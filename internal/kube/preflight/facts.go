@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -81,6 +82,9 @@ type Facts struct {
 	Claims map[string]Known[*corev1.PersistentVolumeClaim]
 	// StorageClasses are those of new PVCs, and whether they exist.
 	StorageClasses map[string]Known[bool]
+	// BindingModes are those of the StorageClasses of pending PVCs, as far as they are
+	// known.
+	BindingModes map[string]storagev1.VolumeBindingMode
 
 	// Queue is the job's LocalQueue, Workload the Workload that Kueue created for the
 	// job; nil if it does not exist.

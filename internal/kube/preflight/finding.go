@@ -70,6 +70,10 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 	// Documentation is the address of a page with more details.
 	Documentation string `json:"documentation,omitempty"`
+
+	// waits is set if a job that does not run yet waits for what the finding is about. It
+	// has the cause and what else is known of it, without texts.
+	waits *Waiting
 }
 
 // Check is a named check.
@@ -80,8 +84,8 @@ type Check struct {
 
 // ofStoredJobs are the checks of jobs in the cluster, the most frequent causes first.
 var ofStoredJobs = []Check{
-	{checkStatus, status}, {"Pods", pods}, {"Gates", gates}, {"Image", image}, {checkQuota, quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
-	{"DNS", names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
+	{checkStatus, status}, {"Pods", pods}, {"Gates", gates}, {"Image", image}, {checkQuota, quotas}, {checkNodes, nodesThatFit}, {checkNetwork, network},
+	{checkDNS, names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
 	{"Operator", operator}, {"Events", events},
 }
 

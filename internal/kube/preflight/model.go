@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,7 @@ func (g *Gatherer) factsOf(object client.Object) *Facts {
 		for _, condition := range object.Status.Conditions {
 			facts.Conditions = append(facts.Conditions, metav1.Condition{
 				Type: string(condition.Type), Status: metav1.ConditionStatus(condition.Status), Reason: condition.Reason, Message: condition.Message,
+				LastTransitionTime: condition.LastTransitionTime,
 			})
 		}
 	default:
@@ -94,6 +96,7 @@ func (g *Gatherer) needed(ctx context.Context, facts *Facts) {
 		found, unknown := g.get(ctx, &corev1.Secret{}, facts.Namespace, name, "secret")
 		facts.PullSecrets[name] = Known[bool]{found, unknown}
 	}
+	facts.BindingModes = map[string]storagev1.VolumeBindingMode{}
 	facts.Claims = map[string]Known[*corev1.PersistentVolumeClaim]{}
 	for _, name := range facts.claimNames() {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -102,6 +105,9 @@ func (g *Gatherer) needed(ctx context.Context, facts *Facts) {
 			claim = nil
 		}
 		facts.Claims[name] = Known[*corev1.PersistentVolumeClaim]{claim, unknown}
+		if claim != nil && claim.Status.Phase == corev1.ClaimPending {
+			g.bindingMode(ctx, facts, classOf(claim))
+		}
 	}
 	facts.StorageClasses = map[string]Known[bool]{}
 	if facts.Job != nil && facts.Job.Initializer != nil && facts.Job.Initializer.StorageClassName != nil && *facts.Job.Initializer.StorageClassName != "" {

@@ -38,6 +38,9 @@ func operator(facts *Facts) []Finding {
 	default:
 		return nil
 	}
+	if finding.Rank.Blocks() {
+		finding.waits = &Waiting{Cause: WaitOperator}
+	}
 	return []Finding{finding}
 }
 

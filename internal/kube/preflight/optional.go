@@ -83,6 +83,21 @@ func (g *Gatherer) storageClass(ctx context.Context, name string) (bool, string)
 	return g.get(ctx, &storagev1.StorageClass{}, "", name, "storageclass")
 }
 
+// bindingMode reads when a StorageClass provisions volumes.
+func (g *Gatherer) bindingMode(ctx context.Context, facts *Facts, name string) {
+	if name == "" {
+		return
+	}
+	class := &storagev1.StorageClass{}
+	if found, _ := g.get(ctx, class, "", name, "storageclass"); !found {
+		return
+	}
+	facts.BindingModes[name] = storagev1.VolumeBindingImmediate
+	if class.VolumeBindingMode != nil {
+		facts.BindingModes[name] = *class.VolumeBindingMode
+	}
+}
+
 // unwrapped returns the API server's error inside an error of ours.
 func unwrapped(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {

@@ -45,6 +45,7 @@ func pods(facts *Facts) []Finding {
 		findings = append(findings, Finding{
 			Rank: Likely, Title: fmt.Sprintf("%s: %s", count(group.pods, "pod"), reason), Cause: group.first.Message, Object: "pod/" + group.first.Name,
 			Fix: fmt.Sprintf("kubectl describe pod %s -n %s", group.first.Name, facts.Namespace), Documentation: pageFailures,
+			waits: &Waiting{Cause: WaitContainer, Since: facts.createdAt(group.first.Name)},
 		})
 	}
 	return findings
@@ -86,6 +87,7 @@ func gates(facts *Facts) []Finding {
 		Rank: Likely, Title: fmt.Sprintf("%s may not be scheduled yet: %s", count(len(held), "pod"), strings.Join(names, ", ")),
 		Cause:  "The controllers that have added these scheduling gates have not removed them. The scheduler ignores the pods until then.",
 		Object: "pod/" + held[0], Fix: fmt.Sprintf("kubectl get pod %s -n %s -o jsonpath='{.spec.schedulingGates} {.metadata.managedFields[*].manager}'", held[0], facts.Namespace), Documentation: pageFailures,
+		waits: &Waiting{Cause: WaitGates, Since: facts.createdAt(held[0])},
 	}}
 }
 
@@ -128,6 +130,7 @@ func (facts *Facts) imagesThatWait() []Finding {
 			Rank: facts.rank(Certain, training.StepPodsReady, training.FailureLauncher, training.FailureWorker), Title: fmt.Sprintf("%s cannot pull image %s", count(blocked.pods, "pod"), name),
 			Cause: fmt.Sprintf("%s: %s", waiting.Reason, strings.TrimSpace(waiting.Message)), Object: "pod/" + blocked.pod.Name,
 			Fix: facts.imageFix(waiting.Reason, blocked.pod), Documentation: pageFailures,
+			waits: &Waiting{Cause: WaitImageFailing, Image: name, Since: facts.pullingSince(blocked.pod)},
 		})
 	}
 	return findings

@@ -38,18 +38,21 @@ const (
 	checkQuota       = "Quota"
 	checkDryRun      = "Dry run"
 	checkStatus      = "Status"
+	checkNodes       = "Nodes"
+	checkNetwork     = "NetworkPolicy"
+	checkDNS         = "DNS"
 )
 
 // beforeSubmission are the checks of a job, forNamespace those of a namespace.
 var (
 	beforeSubmission = []Check{
 		{CheckPermissions, permissions}, {"Namespace", namespaceExists}, {"Rules", rules}, {checkDryRun, dryRun}, {"Runtime", runtimeExists}, {checkQuota, ofModel(quotas)},
-		{"NetworkPolicy", network}, {"Image", ofModel(imageReachable)}, {"Slots", ofModel(slots)}, {"GPU type", ofModel(gpuTypes)},
-		{"Nodes", ofModel(nodesThatFit)}, {"Storage", ofModel(storage)}, {"Queue", ofModel(queue)}, {"PodSecurity", ofModel(podSecurity)},
+		{checkNetwork, network}, {"Image", ofModel(imageReachable)}, {"Slots", ofModel(slots)}, {"GPU type", ofModel(gpuTypes)},
+		{checkNodes, ofModel(nodesThatFit)}, {"Storage", ofModel(storage)}, {"Queue", ofModel(queue)}, {"PodSecurity", ofModel(podSecurity)},
 		{"Istio", istio}, {"Operator", operator},
 	}
 	forNamespace = []Check{
-		{CheckPermissions, permissions}, {"Namespace", namespaceExists}, {checkQuota, quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
+		{CheckPermissions, permissions}, {"Namespace", namespaceExists}, {checkQuota, quotas}, {checkNetwork, network}, {"Istio", istio}, {checkDNS, names}, {"Operator", operator},
 	}
 )
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Reasons of the kubelet's events.
@@ -39,6 +40,7 @@ func (facts *Facts) pullsInProgress() (findings []Finding) {
 			Rank: Note, Title: fmt.Sprintf("%s pulling image %s", isOrAre(len(found.pods)), image),
 			Cause: fmt.Sprintf("It has taken %s so far. The job starts when all of its pods are ready.", lasts), Object: "pod/" + found.pods[0],
 			Fix: fmt.Sprintf("Wait, or use a smaller image; see kubectl get events -n %s --field-selector involvedObject.name=%s", facts.Namespace, found.pods[0]), Documentation: pageFailures,
+			waits: &Waiting{Cause: WaitImage, Image: image, Since: &metav1.Time{Time: found.since}},
 		}
 		if lasts >= maxUnexplained {
 			finding.Rank = Likely
@@ -76,6 +78,18 @@ func (facts *Facts) pulls() map[string]*pull {
 		}
 	}
 	return pulls
+}
+
+// pullingSince is when the node of a pod first tried to pull an image for it, or else when
+// the pod got its node.
+func (facts *Facts) pullingSince(pod *corev1.Pod) *metav1.Time {
+	first := scheduledSince(pod)
+	for i := range facts.Pulls {
+		if event := &facts.Pulls[i]; event.InvolvedObject.Name == pod.Name && event.Reason == reasonPulling && !event.FirstTimestamp.IsZero() && event.FirstTimestamp.Before(first) {
+			first = &event.FirstTimestamp
+		}
+	}
+	return first
 }
 
 // isCreating reports whether a container of a pod has not been created yet.

@@ -23,15 +23,18 @@ func queue(facts *Facts) []Finding {
 		return unknown("Queue "+name, facts.Queue.Unknown)
 	case !facts.KueueServed && facts.heldBack():
 		finding.Title, finding.Cause = "Kueue is not installed", "The job is suspended and waits in a queue that no controller manages."
+		finding.waits = &Waiting{Cause: WaitQueueUnmanaged}
 		finding.Fix = "Ask a cluster administrator to install Kueue, or remove the label " + training.LabelQueue + " from the job and resume it"
 	case !facts.KueueServed:
 		finding.Rank, finding.Fix = Note, ""
 		finding.Title, finding.Cause = "Kueue is not installed", "The job's label "+training.LabelQueue+" has no effect."
 	case facts.Queue.Value == nil:
 		finding.Title, finding.Cause = "Queue "+name+" is missing", "Kueue does not admit a job until its LocalQueue exists."
+		finding.waits = &Waiting{Cause: WaitQueueMissing, Queue: facts.queueState(nil)}
 	case falseCondition(facts.Queue.Value, "Active") != "":
 		finding.Title, finding.Cause = "Queue "+name+" is not active", falseCondition(facts.Queue.Value, "Active")
 		finding.Fix = fmt.Sprintf("kubectl describe localqueue %s -n %s", name, facts.Namespace)
+		finding.waits = &Waiting{Cause: WaitQueueInactive, Queue: facts.queueState(nil), Since: transition(facts.Queue.Value, "Active")}
 	default:
 		return facts.workload()
 	}
@@ -50,6 +53,7 @@ func (facts *Facts) workload() []Finding {
 		return []Finding{{
 			Rank: Likely, Title: "The job is waiting in queue " + facts.Job.Queue, Cause: "Kueue has created no Workload for it: it does not manage jobs of this kind, or has not processed the job yet.",
 			Object: "localqueue/" + facts.Job.Queue, Fix: fmt.Sprintf("kubectl describe localqueue %s -n %s", facts.Job.Queue, facts.Namespace), Documentation: pageJobs,
+			waits: &Waiting{Cause: WaitQueueUnmanaged, Queue: facts.queueState(nil)},
 		}}
 	case workload == nil:
 		return nil
@@ -57,16 +61,17 @@ func (facts *Facts) workload() []Finding {
 		return []Finding{{
 			Rank: Certain, Title: "Kueue's Workload of the job is deactivated", Cause: sentences(eviction(workload), "Kueue does not admit it until it is active again"),
 			Object: "workload/" + workload.GetName(), Documentation: pageJobs,
-			Fix: fmt.Sprintf(`kubectl patch workload %s -n %s --type merge -p '{"spec":{"active":true}}'`, workload.GetName(), facts.Namespace),
+			Fix:   fmt.Sprintf(`kubectl patch workload %s -n %s --type merge -p '{"spec":{"active":true}}'`, workload.GetName(), facts.Namespace),
+			waits: &Waiting{Cause: WaitDeactivated, Queue: facts.queueState(workload), Since: transition(workload, "Evicted")},
 		}}
 	default:
 		for _, conditionType := range []string{"QuotaReserved", "Admitted"} {
 			if waits := falseCondition(workload, conditionType); waits != "" {
 				return []Finding{{
 					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Object: "workload/" + workload.GetName(),
-					Cause:         sentences(waits, eviction(workload), facts.position(workload), nextAttempt(workload)),
+					Cause:         sentences(waits, eviction(workload), facts.queueState(workload).text(), nextAttemptText(workload)),
 					Fix:           fmt.Sprintf("Wait for other jobs to finish, or request less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
-					Documentation: pageJobs,
+					Documentation: pageJobs, waits: facts.queueWait(workload, conditionType),
 				}}
 			}
 		}

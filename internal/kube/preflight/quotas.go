@@ -41,7 +41,7 @@ func quotas(facts *Facts) []Finding {
 		Cause:  fmt.Sprintf("%s %s; quota %s has %s available.", subject, requested, shortages[0].Quota, available),
 		Object: "resourcequota/" + shortages[0].Quota, Documentation: pageFailures,
 	}
-	finding.Fix = facts.quotaFix(demand)
+	finding.Fix, finding.waits = facts.quotaFix(demand), &Waiting{Cause: WaitQuota}
 	return []Finding{finding}
 }
 
@@ -80,7 +80,7 @@ func (facts *Facts) fullQuotas() (findings []Finding) {
 			findings = append(findings, Finding{
 				Rank: Certain, Title: fmt.Sprintf("Quota %s is used up", full.Name), Cause: fmt.Sprintf("%s of %s %s are used.", used.String(), hard.String(), name),
 				Object: "resourcequota/" + full.Name, Fix: fmt.Sprintf("Wait for other jobs to finish, or ask for a larger quota; see kubectl describe resourcequota %s -n %s", full.Name, facts.Namespace),
-				Documentation: pageFailures,
+				Documentation: pageFailures, waits: &Waiting{Cause: WaitQuota},
 			})
 		}
 	}

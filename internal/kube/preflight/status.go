@@ -88,7 +88,7 @@ func (facts *Facts) noStatus() []Finding {
 	}
 	return []Finding{{
 		Rank: Certain, Title: "The operator has not processed the job", Cause: fmt.Sprintf("The job was submitted %s ago and has no status.", age.Round(time.Second)),
-		Object: "deployment/" + operatorName, Fix: facts.operatorLog(), Documentation: pageOperator,
+		Object: "deployment/" + operatorName, Fix: facts.operatorLog(), Documentation: pageOperator, waits: &Waiting{Cause: WaitOperator, Since: &facts.Previous.Submitted},
 	}}
 }
 
@@ -100,6 +100,7 @@ func (facts *Facts) suspension() Finding {
 	return Finding{
 		Rank: Certain, Title: "The job is suspended", Cause: "It has no pods until it is resumed.", Object: resourceOf(facts.Kind) + "/" + facts.Name,
 		Fix: fmt.Sprintf("kubectl patch %s %s -n %s --type merge -p '%s'", resourceOf(facts.Kind), facts.Name, facts.Namespace, patch), Documentation: pageJobs,
+		waits: &Waiting{Cause: WaitSuspended, Since: facts.conditionSince(v2alpha1.ConditionSuspended)},
 	}
 }
 
@@ -120,7 +121,7 @@ func (facts *Facts) waiting() []Finding {
 	finding := Finding{Rank: Note, Title: "The job is waiting", Cause: condition.Message, Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures}
 	if slices.Contains(obstacles, condition.Reason) {
 		finding.Rank, finding.Title = Certain, "The operator cannot start the job: "+condition.Reason
-		finding.Fix = facts.obstacleFix(condition.Reason)
+		finding.Fix, finding.waits = facts.obstacleFix(condition.Reason), &Waiting{Cause: WaitBlocked, Since: since(condition)}
 	}
 	return append(findings, finding)
 }
@@ -133,18 +134,23 @@ func (facts *Facts) quotaWait() Finding {
 	}
 	return Finding{
 		Rank: Certain, Title: "The job is waiting for quota", Cause: wait.Message, Object: object, Documentation: pageFailures,
-		Fix: "Wait for other jobs to finish, request less, or ask for a larger quota; see kubectl describe resourcequota -n " + facts.Namespace,
+		Fix:   "Wait for other jobs to finish, request less, or ask for a larger quota; see kubectl describe resourcequota -n " + facts.Namespace,
+		waits: &Waiting{Cause: WaitQuota, Since: &wait.Since},
 	}
 }
 
 // restart reports the failure before the restart, because it may happen again.
 func (facts *Facts) restart() Finding {
 	restart := facts.Previous.Restart
-	return Finding{
+	finding := Finding{
 		Rank: Likely, Title: fmt.Sprintf("The job failed and is restarted (restart %d): %s", restart.Count, restart.Reason),
 		Cause:  sentences(restart.Message, "The restart is due at "+restart.DueTime.UTC().Format(time.RFC3339)),
 		Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures, Fix: facts.fixFor(restart.Reason, ""),
 	}
+	if restart.DueTime.After(facts.Now) {
+		finding.waits = &Waiting{Cause: WaitRestart, MayStart: &restart.DueTime}
+	}
+	return finding
 }
 
 func (facts *Facts) obstacleFix(reason string) string {
@@ -197,6 +203,22 @@ func (facts *Facts) waitsFor() *metav1.Condition {
 		if condition := meta.FindStatusCondition(facts.Conditions, conditionType); condition != nil && condition.Status != metav1.ConditionTrue {
 			return condition
 		}
+	}
+	return nil
+}
+
+// since is when a condition began to hold; nil if it does not say.
+func since(condition *metav1.Condition) *metav1.Time {
+	if condition == nil || condition.LastTransitionTime.IsZero() {
+		return nil
+	}
+	return &condition.LastTransitionTime
+}
+
+// conditionSince is when a condition of the job became true; nil if it is not.
+func (facts *Facts) conditionSince(conditionType string) *metav1.Time {
+	if condition := meta.FindStatusCondition(facts.Conditions, conditionType); condition != nil && condition.Status == metav1.ConditionTrue {
+		return since(condition)
 	}
 	return nil
 }

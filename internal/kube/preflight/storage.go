@@ -30,6 +30,7 @@ func storage(facts *Facts) (findings []Finding) {
 			findings = append(findings, Finding{
 				Rank: facts.rank(Certain, training.StepScheduled), Title: "StorageClass " + name + " is missing", Cause: "The PVC that the operator creates for the job never gets a volume.",
 				Object: "storageclass/" + name, Fix: "Set spec.initializer.storage.storageClassName to an existing StorageClass; see kubectl get storageclass", Documentation: pageData,
+				waits: &Waiting{Cause: WaitVolumeMissing},
 			})
 		}
 	}
@@ -50,8 +51,10 @@ func (facts *Facts) claim(name string) []Finding {
 	case known.Value == nil:
 		finding.Title, finding.Cause = "PersistentVolumeClaim "+name+" is missing", "The job's pods mount it, and are not scheduled until it exists."
 		finding.Fix = fmt.Sprintf("Create it, or use an existing PVC: kubectl get pvc -n %s", facts.Namespace)
+		finding.waits = &Waiting{Cause: WaitVolumeMissing}
 	case known.Value.Status.Phase == corev1.ClaimLost:
 		finding.Title, finding.Cause = "PersistentVolumeClaim "+name+" has lost its volume", "The PersistentVolume that it was bound to does not exist any more."
+		finding.waits = &Waiting{Cause: WaitVolumeMissing}
 	case known.Value.Status.Phase == corev1.ClaimPending:
 		// With volumeBindingMode WaitForFirstConsumer, it is pending until a pod uses it.
 		finding.Rank = facts.rank(Possible, training.StepScheduled)

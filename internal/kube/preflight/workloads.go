@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -45,17 +47,56 @@ func eviction(workload *unstructured.Unstructured) string {
 	return fmt.Sprintf("It was evicted: %v: %v", evicted["reason"], evicted["message"])
 }
 
-// nextAttempt says when Kueue tries to admit an evicted Workload again, if it waits.
-func nextAttempt(workload *unstructured.Unstructured) string {
-	if at, _, _ := unstructured.NestedString(workload.Object, "status", "requeueState", "requeueAt"); at != "" {
-		return "Kueue does not admit it before " + at
+// nextAttempt is when Kueue tries to admit an evicted Workload again, if it waits.
+func nextAttempt(workload *unstructured.Unstructured) *metav1.Time {
+	at, _, _ := unstructured.NestedString(workload.Object, "status", "requeueState", "requeueAt")
+	return parsedTime(at)
+}
+
+func nextAttemptText(workload *unstructured.Unstructured) string {
+	if at := nextAttempt(workload); at != nil {
+		return "Kueue does not admit it before " + at.UTC().Format(time.RFC3339)
 	}
 	return ""
 }
 
-// position says where a Workload is in its LocalQueue, and which jobs have quota. Kueue
+func parsedTime(text string) *metav1.Time {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil
+	}
+	return &metav1.Time{Time: at}
+}
+
+// transition is when a condition of an object last changed, if it says so.
+func transition(object *unstructured.Unstructured, conditionType string) *metav1.Time {
+	at, _ := conditionOf(object, conditionType)["lastTransitionTime"].(string)
+	return parsedTime(at)
+}
+
+// queueWait is the wait of a Workload whose condition is not true yet.
+func (facts *Facts) queueWait(workload *unstructured.Unstructured, conditionType string) *Waiting {
+	answer := &Waiting{Cause: WaitQueue, Queue: facts.queueState(workload), Since: transition(workload, conditionType), MayStart: nextAttempt(workload)}
+	if message, _ := conditionOf(workload, conditionType)["message"].(string); message != "" {
+		answer.Queue.Lacks = message
+	}
+	switch {
+	case !isTrueCondition(workload, "Evicted"):
+	case isTrueCondition(workload, "Preempted"), conditionOf(workload, "Evicted")["reason"] == "Preempted":
+		answer.Cause = WaitPreempted
+	default:
+		answer.Cause = WaitEvicted
+	}
+	return answer
+}
+
+// queueState says where a Workload is in its LocalQueue, and which jobs have quota. Kueue
 // orders by priority, then by age; Workloads of other namespaces may be in between.
-func (facts *Facts) position(own *unstructured.Unstructured) string {
+func (facts *Facts) queueState(own *unstructured.Unstructured) *QueueState {
+	state := &QueueState{Name: facts.Job.Queue}
+	if queue := facts.Queue.Value; queue != nil {
+		state.ClusterQueue, _, _ = unstructured.NestedString(queue.Object, "spec", "clusterQueue")
+	}
 	var waiting, admitted []*unstructured.Unstructured
 	for i := range facts.Workloads {
 		switch workload := &facts.Workloads[i]; {
@@ -70,16 +111,28 @@ func (facts *Facts) position(own *unstructured.Unstructured) string {
 		created, other := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 		return cmp.Or(cmp.Compare(priorityOf(b), priorityOf(a)), created.Compare(other.Time), strings.Compare(a.GetName(), b.GetName()))
 	})
-	at := slices.IndexFunc(waiting, func(workload *unstructured.Unstructured) bool { return workload.GetName() == own.GetName() })
-	if at < 0 {
+	state.Admitted = jobNames(admitted)
+	slices.Sort(state.Admitted)
+	at := slices.IndexFunc(waiting, func(workload *unstructured.Unstructured) bool {
+		return own != nil && workload.GetName() == own.GetName()
+	})
+	if at >= 0 {
+		state.Position, state.Length, state.Ahead = at+1, len(waiting), jobNames(waiting[:at])
+	}
+	return state
+}
+
+// text says the same in a sentence; empty if the position is not known.
+func (s *QueueState) text() string {
+	if s.Position == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("It is number %d of %d in this queue", at+1, len(waiting))
-	if queue, _, _ := unstructured.NestedString(facts.Queue.Value.Object, "spec", "clusterQueue"); queue != "" {
-		text += ", which uses ClusterQueue " + queue
+	text := fmt.Sprintf("It is number %d of %d in this queue", s.Position, s.Length)
+	if s.ClusterQueue != "" {
+		text += ", which uses ClusterQueue " + s.ClusterQueue
 	}
-	if len(admitted) > 0 {
-		text += "; jobs of this queue that have quota: " + jobNames(admitted)
+	if len(s.Admitted) > 0 {
+		text += "; jobs of this queue that have quota: " + shortList(s.Admitted)
 	}
 	return text
 }
@@ -89,9 +142,8 @@ func priorityOf(workload *unstructured.Unstructured) int64 {
 	return priority
 }
 
-// jobNames lists the jobs of Workloads, sorted.
-func jobNames(workloads []*unstructured.Unstructured) string {
-	var names []string
+// jobNames are the jobs of Workloads.
+func jobNames(workloads []*unstructured.Unstructured) (names []string) {
 	for _, workload := range workloads {
 		name := workload.GetName()
 		if owners := workload.GetOwnerReferences(); len(owners) > 0 {
@@ -99,7 +151,11 @@ func jobNames(workloads []*unstructured.Unstructured) string {
 		}
 		names = append(names, name)
 	}
-	slices.Sort(names)
+	return names
+}
+
+// shortList joins names, at most maxNames of them.
+func shortList(names []string) string {
 	if len(names) > maxNames {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 	}

@@ -36,7 +36,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Requests in progress, including streams."}),
 		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Open streams."}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trireme_server_refusals_total", Help: "Requests and connections refused because a limit was reached, by cause.",
+			Name: "trireme_server_refusals_total", Help: "Requests and connections refused because a limit was reached, by cause: unauthenticated, source-connections, connections, and of one user user-rate, user-calls, user-streams, user-bodies.",
 		}, []string{"cause"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Open connections."}),
 	}
@@ -44,9 +44,16 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		// The first refusal must be visible as an increase.
 		m.refusals.WithLabelValues(cause)
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.inFlight, m.streams, m.refusals, m.open,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.collectors()...)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// Metrics are the metrics of the port, for their documentation.
+func Metrics() []prometheus.Collector { return newMetrics(prometheus.NewRegistry()).collectors() }
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.duration, m.inFlight, m.streams, m.refusals, m.open}
 }
 
 func (m *metrics) observe(call *call, method string, code int, took time.Duration) {

@@ -28,9 +28,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		lastReceived: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "Time of the last change or bookmark that the API server sent for jobs."}, []string{"kind"}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.watchers, m.events, m.resumes, m.lastReceived)
+		registry.MustRegister(m.collectors()...)
 	}
 	return m
+}
+
+// Metrics are the metrics of the cache, for their documentation.
+func Metrics() []prometheus.Collector { return newMetrics(nil).collectors() }
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.watchers, m.events, m.resumes, m.lastReceived}
 }
 
 // Results of resuming a watch.
