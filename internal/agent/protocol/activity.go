@@ -97,8 +97,8 @@ const (
 	SpinningInMPI Doing = "SpinningInMPI"
 	// Sleeping: the rank waits in the kernel.
 	Sleeping Doing = "Sleeping"
-	// Stopped: the rank was stopped by a signal.
-	Stopped Doing = "Stopped"
+	// StoppedBySignal: the rank was stopped by a signal.
+	StoppedBySignal Doing = "Stopped"
 )
 
 // Progress is how far a program is.
