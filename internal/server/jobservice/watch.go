@@ -18,14 +18,18 @@ import (
 // those of all namespaces in which the caller may watch jobs. Since has the resource
 // version of the last event of each kind that the client received.
 func (s *Service) WatchAll(ctx context.Context, namespace string, since map[*jobview.Kind]string) (iter.Seq2[*jobwatch.Event, error], error) {
+	// The watches end when the client stops to read them, not only with its request.
+	ctx, stop := context.WithCancel(ctx)
 	watches := make([]iter.Seq2[*jobwatch.Event, error], 0, len(jobview.Kinds))
 	for _, kind := range jobview.Kinds {
 		watch := jobwatch.Watch{Namespace: namespace, Since: since[kind]}
 		if err := watch.Validate(); err != nil {
+			stop()
 			return nil, err
 		}
 		err := s.checkAllowed(ctx, "watch", kind, namespace, "")
 		if err != nil && (namespace != "" || apierror.From(err).Code != http.StatusForbidden) {
+			stop()
 			return nil, err
 		}
 		events := s.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch)
@@ -34,7 +38,7 @@ func (s *Service) WatchAll(ctx context.Context, namespace string, since map[*job
 		}
 		watches = append(watches, events)
 	}
-	return merged(ctx, watches), nil
+	return merged(ctx, stop, watches), nil
 }
 
 // onlyAllowed omits the events of namespaces in which the caller may not watch jobs. The
@@ -58,14 +62,13 @@ func (s *Service) onlyAllowed(ctx context.Context, kind *jobview.Kind, events it
 }
 
 // merged sends the events of several watches, in order within each of them. It ends with
-// the first error.
-func merged(ctx context.Context, watches []iter.Seq2[*jobwatch.Event, error]) iter.Seq2[*jobwatch.Event, error] {
+// the first error. stop ends the watches.
+func merged(ctx context.Context, stop context.CancelFunc, watches []iter.Seq2[*jobwatch.Event, error]) iter.Seq2[*jobwatch.Event, error] {
 	type element struct {
 		event *jobwatch.Event
 		err   error
 	}
 	return func(yield func(*jobwatch.Event, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
 		elements := make(chan element)
 		var reading sync.WaitGroup
 		defer reading.Wait()

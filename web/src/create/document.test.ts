@@ -48,9 +48,9 @@ describe('form and YAML are one document', () => {
 
   test('a copy has a new name, and no status', () => {
     const copy = parse(
-      cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n'.repeat(63), namespace: 'a', uid: 'u' }, spec: { suspend: true, trainer: { image: 'i' } }, status: { phase: 'Failed' } }),
+      cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n'.repeat(63), namespace: 'a', uid: 'u', labels: { team: 'vision', 'training.kubeflow.org/job-name': 'n' } }, spec: { suspend: true, trainer: { image: 'i' } }, status: { phase: 'Failed' } }),
     );
-    expect(copy.metadata).toEqual({ name: `${'n'.repeat(58)}-copy`, namespace: 'a' });
+    expect(copy.metadata).toEqual({ name: `${'n'.repeat(58)}-copy`, namespace: 'a', labels: { team: 'vision' } });
     expect(copy.spec).toEqual({ trainer: { image: 'i' } });
     expect(copy).not.toHaveProperty('status');
   });

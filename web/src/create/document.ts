@@ -48,10 +48,12 @@ export function initial(namespace: string): string {
 /** cloned is the document of a copy of a job, under a new name. */
 export function cloned(job: Job): string {
   const { apiVersion, kind, metadata, spec } = job;
+  // The operator's own labels name the job.
+  const labels = Object.entries(metadata.labels ?? {}).filter(([name]) => !name.startsWith('training.kubeflow.org/'));
   return stringify({
     apiVersion,
     kind,
-    metadata: { name: `${metadata.name.slice(0, 58)}-copy`, namespace: metadata.namespace, labels: metadata.labels },
+    metadata: { name: `${metadata.name.slice(0, 58)}-copy`, namespace: metadata.namespace, labels: labels.length > 0 ? Object.fromEntries(labels) : undefined },
     spec: { ...spec, suspend: undefined },
   });
 }

@@ -25,9 +25,9 @@ const rowHeight = 49;
 const columns: { name: string; sort?: SortColumn; width?: 10 | 15 | 20 | 25 | 30 }[] = [
   { name: 'Name', sort: 'name', width: 25 },
   { name: 'Namespace', sort: 'namespace', width: 15 },
-  { name: 'Status', sort: 'status' },
-  { name: 'Kind', sort: 'kind' },
-  { name: 'Workers ready' },
+  { name: 'Status', sort: 'status', width: 15 },
+  { name: 'Kind', sort: 'kind', width: 10 },
+  { name: 'Workers' },
   { name: 'Run time' },
   { name: 'Age', sort: 'creationTime' },
 ];
@@ -124,7 +124,7 @@ const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAct
         <Status status={row.status} />
       </Td>
       <Td dataLabel="Kind">{row.kind}</Td>
-      <Td dataLabel="Workers ready">{row.readyWorkers || `0/${row.numNodes}`}</Td>
+      <Td dataLabel="Workers">{row.readyWorkers || `0/${row.numNodes}`}</Td>
       <Td dataLabel="Run time">{row.startTime ? duration(secondsBetween(row.startTime, row.completionTime ?? now)) : '–'}</Td>
       <Td dataLabel="Age">{duration(secondsBetween(row.creationTime, now))}</Td>
       <Td isActionCell>

@@ -6,7 +6,6 @@ import {
   Masthead,
   MastheadBrand,
   MastheadContent,
-  MastheadLogo,
   MastheadMain,
   MastheadToggle,
   Nav,
@@ -79,7 +78,9 @@ function Head() {
           </PageToggleButton>
         </MastheadToggle>
         <MastheadBrand>
-          <MastheadLogo component={(props) => <Link {...props} to="/jobs" />}>Trireme</MastheadLogo>
+          <Link className="tr-brand" to="/jobs">
+            Trireme
+          </Link>
         </MastheadBrand>
       </MastheadMain>
       <MastheadContent>
