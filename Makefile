@@ -64,6 +64,36 @@ install-odh: bin/odh ## Install odh and the plugins into PREFIX/bin (default: /u
 
 PREFIX ?= /usr/local
 
+##@ Dashboard
+
+# What is built is part of every server and odh that is built after it.
+.PHONY: web
+web: web/dist/page/index.html ## Build the dashboard; bin/server and bin/odh contain it when they are built again
+
+WEB_SOURCES = $(shell find web/src web/public web/scripts -type f -not -name schema.d.ts) $(wildcard web/*.ts web/*.html web/*.json)
+
+web/dist/page/index.html: web/node_modules/.package-lock.json web/src/api/schema.d.ts $(WEB_SOURCES)
+	@web/npm run --silent build
+
+web/node_modules/.package-lock.json: web/package.json web/package-lock.json
+	@web/npm ci --no-progress
+	@touch $@
+
+# The types come from the server itself, so a difference is an error of the compiler.
+web/src/api/schema.d.ts: web/node_modules/.package-lock.json internal/server/rest/testdata/openapi.json $(wildcard charts/trireme/crds/*.yaml)
+	@mkdir -p web/build
+	@go run ./web/openapi >web/build/openapi.json
+	@web/npm run --silent types
+
+.PHONY: web-dev
+web-dev: web/src/api/schema.d.ts ## Serve the dashboard with hot reload; it calls the odh server that runs on this machine, or TRIREME_SERVER
+	@web/npm run dev
+
+.PHONY: check-web
+check-web: web/src/api/schema.d.ts ## Check types and style of the dashboard, and run its unit tests
+	@web/npm run --silent lint
+	@web/npm run --silent test
+
 ##@ Test
 
 .PHONY: test

@@ -2,6 +2,9 @@ module github.com/trireme-mpi/trireme
 
 go 1.26.0
 
+// Some npm packages contain Go files.
+ignore ./web/node_modules
+
 require (
 	github.com/distribution/reference v0.6.0
 	github.com/go-logr/logr v1.4.4

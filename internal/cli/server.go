@@ -19,6 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/httpserver"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+	"github.com/trireme-mpi/trireme/internal/server/page"
 )
 
 // localServer is `server`.
@@ -62,6 +63,12 @@ token use your kubeconfig. Any other token is passed to the cluster unchanged.`,
 var loopback = []string{"localhost", "127.0.0.1", "::1"}
 
 func (s *localServer) run(ctx context.Context) error {
+	return s.serve(ctx, func(string) *page.Codes { return nil }, s.printAddress)
+}
+
+// serve runs the server. It gets the codes that sign users of the page in, and started is
+// called with the address and the session token.
+func (s *localServer) serve(ctx context.Context, codes func(token string) *page.Codes, started func(address net.Addr, token string)) error {
 	host, err := s.host()
 	if err != nil {
 		return err
@@ -79,6 +86,7 @@ func (s *localServer) run(ctx context.Context) error {
 	options.Guard = guard
 	if err := server.Join(options, server.Parts{
 		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: s.operatorNamespace,
+		Codes: codes(guard.SessionToken()),
 	}); err != nil {
 		return err
 	}
@@ -86,7 +94,7 @@ func (s *localServer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return srv.Run(ctx, func(address net.Addr) { s.printAddress(address, guard.SessionToken()) })
+	return srv.Run(ctx, func(address net.Addr) { started(address, guard.SessionToken()) })
 }
 
 // host returns the host to listen on. Without TLS it must be a loopback address.

@@ -18,7 +18,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/httpserver"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+	"github.com/trireme-mpi/trireme/internal/server/page"
 	"github.com/trireme-mpi/trireme/internal/server/rest"
+	"github.com/trireme-mpi/trireme/web"
 )
 
 const (
@@ -35,6 +37,8 @@ type Parts struct {
 	Prometheus *usage.Prometheus
 	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
+	// Codes sign the dashboard's users in; nil if they sign in with a token.
+	Codes *page.Codes
 }
 
 // Join adds the REST API and the gRPC services to the options of a server. Guard, origins,
@@ -50,7 +54,12 @@ func Join(options *httpserver.Options, parts Parts) error {
 	if err != nil {
 		return err
 	}
-	options.API = api
+	files, _ := web.Page()
+	dashboard, err := page.New(files, parts.Codes)
+	if err != nil {
+		return err
+	}
+	options.API, options.Page = api, dashboard
 	options.RegisterGRPC, options.GRPCStatus = func(services *grpc.Server) { grpcapi.Register(services, service) }, grpcapi.Status
 	options.GRPCOptions = grpcapi.Options()
 	options.Public = map[string]http.Handler{"/openapi.json": api.Document()}

@@ -126,6 +126,11 @@ func (s *scripted) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch
 	return preparedStream(ctx, s.events, s.endOfStream), s.note("watch %s %s/%s since %q", kind.Kind, watch.Namespace, watch.Name, watch.Since)
 }
 
+// WatchAll is for browsers, which have few connections; gRPC has WatchJobs for each kind.
+func (s *scripted) WatchAll(ctx context.Context, namespace string, _ map[*jobview.Kind]string) (iter.Seq2[*jobwatch.Event, error], error) {
+	return preparedStream(ctx, s.events, s.endOfStream), s.note("watch all %s", namespace)
+}
+
 func (s *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
 	worker, tail := int32(-1), int64(-1)
 	if options.Worker != nil {

@@ -80,8 +80,14 @@ func (s *Server) isServerPath(path string) bool {
 	return s.Public[path] != nil || slices.Contains(publicPaths, path)
 }
 
+// isPage tells whether a request is for the dashboard. A path of the server's own, such as
+// /version, is not.
+func (s *Server) isPage(request *http.Request) bool {
+	return s.Page != nil && !s.isServerPath(request.URL.Path) && s.Page.Handles(request)
+}
+
 func (s *Server) isPublic(request *http.Request) bool {
-	return s.isServerPath(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
+	return s.isPage(request) || s.isServerPath(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
 // admit authenticates a call and applies the limits. It returns the context of the call.
@@ -89,7 +95,7 @@ func (s *Server) isPublic(request *http.Request) bool {
 func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = auth.WithRecord(ctx, call.record)
 	if call.public {
-		return ctx, s.admitPublic(request.URL.Path, call)
+		return ctx, s.admitPublic(request, call)
 	}
 	caller, err := s.identify(ctx, request, call)
 	if err != nil {
@@ -113,8 +119,10 @@ func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (
 // behind a load balancer could make the load balancer take the server out of service.
 var unlimitedPaths = []string{"/healthz", "/readyz", healthCheck}
 
-func (s *Server) admitPublic(path string, call *call) error {
-	if slices.Contains(unlimitedPaths, path) {
+func (s *Server) admitPublic(request *http.Request, call *call) error {
+	// The files of the page are in memory, and users behind one address load them together.
+	isFile := s.isPage(request) && request.Method != http.MethodPost
+	if isFile || slices.Contains(unlimitedPaths, request.URL.Path) {
 		return nil
 	}
 	return s.sources.acquire(call.source)

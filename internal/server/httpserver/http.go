@@ -33,6 +33,11 @@ func (s *Server) handler() http.Handler {
 			mux.ServeHTTP(writer, request)
 			return
 		}
+		if s.isPage(request) {
+			request.Pattern = pagePattern
+			s.Page.ServeHTTP(writer, request)
+			return
+		}
 		s.API.ServeHTTP(writer, request)
 	}))
 	// The first is the outermost.
@@ -54,6 +59,9 @@ func (s *Server) handler() http.Handler {
 		plain.ServeHTTP(writer, request)
 	}))
 }
+
+// pagePattern is the route of the dashboard's files in metrics.
+const pagePattern = "GET /"
 
 // recordCalls gives each request an ID and records its result, also after a panic. Nothing
 // else writes audit lines and metrics of HTTP requests.

@@ -36,6 +36,8 @@ type Options struct {
 	API http.Handler
 	// Public handlers need no authentication, by path.
 	Public map[string]http.Handler
+	// Page serves the dashboard, without authentication; nil serves none.
+	Page Page
 	// RegisterGRPC adds services; GRPCStatus converts an error to a gRPC status.
 	RegisterGRPC func(*grpc.Server)
 	GRPCStatus   func(error) error
@@ -60,6 +62,12 @@ type Options struct {
 	Log      *slog.Logger
 	// Audit gets one line for each call that changes something.
 	Audit io.Writer
+}
+
+// Page serves the requests that it handles, instead of the API.
+type Page interface {
+	http.Handler
+	Handles(request *http.Request) bool
 }
 
 // Limits keep one user or one source from using up the server. A source is an IPv4

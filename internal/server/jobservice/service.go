@@ -35,9 +35,10 @@ type Interface interface {
 	// job.
 	Restart(ctx context.Context, job JobRef) (client.Object, error)
 
-	// Watch and Logs return an error immediately, or start; a later error is the last
+	// Watch, WatchAll and Logs return an error immediately, or start; a later error is the last
 	// element.
 	Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error)
+	WatchAll(ctx context.Context, namespace string, since map[*jobview.Kind]string) (iter.Seq2[*jobwatch.Event, error], error)
 	// Logs returns the log lines of a job's pods, sorted by time, without secrets.
 	Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error)
 	Events(ctx context.Context, job JobRef) ([]Event, error)

@@ -69,3 +69,9 @@ var watchParameters = []parameter{
 	{name: "name", kind: "string", description: "Only watch this job"},
 	{name: "resourceVersion", kind: "string", description: "resourceVersion of the last event that you received, to resume after it"},
 }
+
+var watchAllParameters = []parameter{
+	{name: "namespace", kind: "string", description: "Only watch the jobs of this namespace"},
+	{name: "trainJobVersion", kind: "string", description: "resourceVersion of the last event of a TrainJob that you received, to resume after it"},
+	{name: "mpiJobVersion", kind: "string", description: "resourceVersion of the last event of an MPIJob that you received, to resume after it"},
+}

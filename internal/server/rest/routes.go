@@ -139,7 +139,11 @@ func runtimeRoutes() []*route {
 // watchRoutes returns the routes of watches. They have a path prefix of their own, which
 // cannot be the name of a job.
 func watchRoutes() []*route {
-	var routes []*route
+	routes := []*route{{
+		method: http.MethodGet, path: flat + "/watch/jobs", id: "watchJobs", success: http.StatusOK, response: eventStream{},
+		summary:    "Watch the jobs of both kinds, of a namespace or of all namespaces in which you may watch jobs: each kind has its own SYNCED and its own resourceVersion",
+		parameters: watchAllParameters, errors: []int{406, 410}, stream: (*API).watchAll,
+	}}
 	for _, kind := range jobview.Kinds {
 		routes = append(routes, &route{
 			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, success: http.StatusOK, response: eventStream{},

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/server/stream"
@@ -23,9 +24,27 @@ func (a *API) watch(writer http.ResponseWriter, in *input) {
 		a.fail(writer, in.Request, err)
 		return
 	}
+	a.sendEvents(writer, in, func(ctx context.Context) (iter.Seq2[*jobwatch.Event, error], error) {
+		return a.service.Watch(ctx, in.route.kind, watch)
+	}, func(event *jobwatch.Event) string { return event.ResourceVersion })
+}
+
+// watchAll streams the changes of jobs of both kinds. Its events have no ID: one version
+// is not enough to resume.
+func (a *API) watchAll(writer http.ResponseWriter, in *input) {
+	since := map[*jobview.Kind]string{
+		jobview.TrainJobs: in.query.text("trainJobVersion"), jobview.MPIJobs: in.query.text("mpiJobVersion"),
+	}
+	a.sendEvents(writer, in, func(ctx context.Context) (iter.Seq2[*jobwatch.Event, error], error) {
+		return a.service.WatchAll(ctx, in.namespace(), since)
+	}, func(*jobwatch.Event) string { return "" })
+}
+
+// sendEvents streams events, each with an ID to resume with.
+func (a *API) sendEvents(writer http.ResponseWriter, in *input, start func(context.Context) (iter.Seq2[*jobwatch.Event, error], error), id func(*jobwatch.Event) string) {
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
-	events, err := a.service.Watch(ctx, in.route.kind, watch)
+	events, err := start(ctx)
 	if err != nil {
 		a.fail(writer, in.Request, err)
 		return
@@ -34,7 +53,7 @@ func (a *API) watch(writer http.ResponseWriter, in *input) {
 		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch needs a WebSocket or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
-	a.sendStream(writer, in, stopWithClient(stop, eventMessages(events)))
+	a.sendStream(writer, in, stopWithClient(stop, eventMessages(events, id)))
 }
 
 // stopWithClient stops producing messages when the client disconnects.
@@ -45,14 +64,14 @@ func stopWithClient(stop context.CancelFunc, messages iter.Seq2[stream.Message, 
 	}
 }
 
-func eventMessages(events iter.Seq2[*jobwatch.Event, error]) iter.Seq2[stream.Message, error] {
+func eventMessages(events iter.Seq2[*jobwatch.Event, error], id func(*jobwatch.Event) string) iter.Seq2[stream.Message, error] {
 	return func(yield func(stream.Message, error) bool) {
 		for event, err := range events {
 			if err != nil {
 				yield(stream.Message{}, err)
 				return
 			}
-			if !yield(stream.Message{ID: event.ResourceVersion, JSON: event.JSON}, nil) {
+			if !yield(stream.Message{ID: id(event), JSON: event.JSON}, nil) {
 				return
 			}
 		}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { accessible, call, closeBrowser, createJob, namespace, newPage, rowOf, screenshot, signIn, startDashboard, startServer, trainJob } from './setup.mjs';
+
+let server;
+before(async () => {
+  server = await startServer();
+});
+after(async () => {
+  await closeBrowser();
+  await server?.stop();
+});
+
+test('sign in: a wrong token is refused, a right one is not', async (t) => {
+  const page = await newPage(t, server);
+  await signIn(page, server, 'wrong');
+  await page.getByText('the token is invalid or expired').waitFor();
+  await accessible(page, 'sign in');
+  await screenshot(page, 'dashboard-sign-in');
+  await signIn(page, server);
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  assert.ok(await page.evaluate((token) => !Object.values(localStorage).join().includes(token), server.token));
+});
+
+test('without the wish to stay signed in, the token is only in memory', async (t) => {
+  const page = await newPage(t, server);
+  await page.goto(server.url);
+  await page.getByLabel('Token').fill(server.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+  assert.ok(!stored.includes(server.token), stored);
+  await page.reload();
+  await page.getByLabel('Token').waitFor();
+});
+
+test('odh dashboard signs in by an address that is valid once', async (t) => {
+  const dashboard = await startDashboard();
+  t.after(dashboard.stop);
+  const page = await newPage(t, dashboard);
+  await page.goto(dashboard.url);
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  assert.ok(!page.url().includes('code='));
+  await page.reload();
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  const other = await newPage(t, dashboard);
+  await other.goto(dashboard.url);
+  await other.getByText('was already used, or has expired').waitFor();
+});
+
+test('the list is live, and its filters are in the address', async (t) => {
+  const page = await newPage(t, server);
+  await createJob(server, trainJob('live-a', 'sleep 1', { spec: { suspend: true } }));
+  await signIn(page, server);
+  await rowOf(page, 'live-a').getByText('Suspended').waitFor();
+  await createJob(server, trainJob('live-b', 'sleep 1', { spec: { suspend: true } }));
+  await rowOf(page, 'live-b').getByText('Suspended').waitFor();
+  await page.getByLabel('Search by name').fill('live-b');
+  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached' });
+  await page.getByLabel('Status').selectOption('Suspended');
+  assert.match(page.url(), /search=live-b&status=Suspended/);
+  await page.reload();
+  await rowOf(page, 'live-b').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'live-a' }).count(), 0);
+  await page.getByLabel('Search by name').fill('no such job');
+  await page.getByText('No jobs match the filters').waitFor();
+  await accessible(page, 'no jobs match');
+  await page.getByRole('button', { name: 'Clear all filters' }).first().click();
+
+  // Several at once.
+  await page.getByLabel('Search by name').fill('live-');
+  await page.getByRole('link', { name: 'live-a' }).waitFor();
+  await page.getByRole('checkbox', { name: 'Select all rows' }).check();
+  await accessible(page, 'list of jobs');
+  await page.getByRole('button', { name: 'Delete (2)' }).click();
+  await accessible(page, 'question before jobs are deleted');
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('2 jobs are deleted').waitFor();
+  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'live-b' }).waitFor({ state: 'detached' });
+});
+
+test('a job is created by the form, runs and succeeds, and its log is read', async (t) => {
+  const page = await newPage(t, server);
+  await signIn(page, server, server.token, '/create');
+  await page.getByLabel('Name', { exact: false }).first().fill('Form!');
+  await page.getByLabel('Namespace').fill(namespace);
+  await page.getByLabel('Runtime').selectOption({ label: 'mpi-openmpi-cpu (OpenMPI)' });
+  await page.getByLabel('Container image').fill(process.env.IMAGE);
+  await page.getByLabel('Command').fill(`sh -c 'echo "hello from rank $OMPI_COMM_WORLD_RANK"; sleep 3'`);
+  await page.getByLabel('CPU per worker').fill('20m');
+  await page.getByLabel('Memory per worker').fill('32Mi');
+  await accessible(page, 'form');
+  await screenshot(page, 'dashboard-create');
+  await page.getByRole('button', { name: 'Check' }).click();
+  await page.getByText('The server does not accept the job').waitFor();
+  await accessible(page, 'form with an error');
+  await page.getByLabel('Name', { exact: false }).first().fill('form');
+  await page.getByRole('button', { name: 'Check' }).click();
+  await page.getByText('The job is valid').waitFor();
+
+  // The YAML is the same document.
+  await page.getByRole('tab', { name: 'YAML' }).click();
+  await page.getByText('hello from rank').waitFor();
+  await accessible(page, 'YAML');
+  await page.getByRole('tab', { name: 'Form' }).click();
+  await page.reload();
+  await page.getByText('This is the draft that you have not submitted').waitFor();
+  assert.equal(await page.getByLabel('Container image').inputValue(), process.env.IMAGE);
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
+
+  await page.getByRole('heading', { name: 'form' }).waitFor();
+  await page.getByText('Running', { exact: true }).first().waitFor();
+  await page.getByText('Succeeded', { exact: true }).first().waitFor();
+  await page.getByText('Slowest step of the start').waitFor();
+  await accessible(page, 'overview');
+  await screenshot(page, 'dashboard-job');
+  await page.getByRole('tab', { name: 'Logs' }).click();
+  await page.getByRole('log').getByText('hello from rank 1').waitFor();
+  await page.getByLabel('Search in the log').fill('RANK 0');
+  await page.locator('mark', { hasText: 'rank 0' }).waitFor();
+  await accessible(page, 'logs');
+  await page.getByRole('tab', { name: 'Pods' }).click();
+  await page.getByText('Worker 1').waitFor();
+  await accessible(page, 'pods');
+  await page.getByRole('tab', { name: 'Events' }).click();
+  await page.getByRole('table', { name: 'Events' }).waitFor();
+  await accessible(page, 'events');
+  await page.getByRole('tab', { name: 'Configuration' }).click();
+  await page.getByText('runtimeRef').waitFor();
+  await accessible(page, 'configuration');
+  await page.getByRole('button', { name: 'Clone' }).click();
+  await page.getByRole('heading', { name: 'Create a training job' }).waitFor();
+  assert.equal(await page.getByLabel('Name', { exact: false }).first().inputValue(), 'form-copy');
+});
+
+test('a job is suspended, resumed and deleted', async (t) => {
+  const page = await newPage(t, server);
+  await createJob(server, trainJob('pause', 'sleep 300'));
+  await signIn(page, server, server.token, `/jobs/${namespace}/trainjobs/pause`);
+  await page.getByText('Running', { exact: true }).first().waitFor();
+  await page.getByRole('button', { name: 'Suspend' }).click();
+  await page.getByText('Suspended', { exact: true }).first().waitFor();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByText('Running', { exact: true }).first().waitFor();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  await page.getByRole('link', { name: 'pause' }).waitFor({ state: 'detached' });
+  await page.goto(`${server.url}/jobs/${namespace}/trainjobs/pause`);
+  await page.getByText('Job pause not found').waitFor();
+  await accessible(page, 'job that does not exist');
+});
+
+// What the browser would run if a text became HTML.
+const attack = `<img src=x onerror="window.attacked=1"><script>window.attacked=2</script><a href="javascript:window.attacked=3">x</a>`;
+
+test('a failed job shows its cause; texts of a job are never HTML', async (t) => {
+  const page = await newPage(t, server);
+  const script = `echo '${attack}'; if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then echo '${attack}' >&2; echo 'RuntimeError: loss is ${attack}' >&2; exit 3; fi; sleep 60`;
+  await createJob(server, trainJob('attack', script, { metadata: { annotations: { note: attack } } }));
+  await signIn(page, server);
+  await rowOf(page, 'attack').getByText('Failed').waitFor();
+  await page.getByRole('link', { name: 'attack' }).click();
+  const card = page.locator('.pf-v6-c-card', { hasText: 'Why it failed' });
+  await card.getByText('TrainingError').waitFor();
+  await card.getByText('Exit code').waitFor();
+  await card.getByText('Last lines of the program').waitFor();
+  await card.getByText('<img src=x').first().waitFor();
+  await accessible(page, 'overview of a failed job');
+  await screenshot(page, 'dashboard-failed');
+  await card.getByRole('link', { name: 'Show them in the log' }).click();
+  await page.getByRole('log').getByText('<script>').first().waitFor();
+  await page.locator('mark').first().waitFor();
+  await screenshot(page, 'dashboard-logs');
+  for (const tab of ['Pods', 'Events', 'Configuration']) {
+    await page.getByRole('tab', { name: tab }).click();
+    await page.getByRole('tabpanel').getByText(tab === 'Configuration' ? 'onerror' : /./).first().waitFor();
+  }
+  assert.equal(await page.evaluate(() => window.attacked), undefined);
+  assert.equal(await page.locator('img, script:not([src]), a[href^="javascript"]').count(), 0);
+  await page.getByRole('button', { name: 'Restart' }).click();
+  await page.getByRole('link', { name: /^attack-retry-/ }).waitFor();
+});
+
+test('runtimes are listed', async (t) => {
+  const page = await newPage(t, server);
+  await signIn(page, server, server.token, '/runtimes');
+  await page.getByRole('cell', { name: 'mpi-openmpi-cpu' }).waitFor();
+  await accessible(page, 'runtimes');
+  await screenshot(page, 'dashboard-runtimes');
+});
+
+test('a user with few permissions chooses a namespace, and may not delete', async (t) => {
+  const page = await newPage(t, server);
+  await createJob(server, trainJob('seen', 'sleep 1', { spec: { suspend: true } }));
+  await signIn(page, server, process.env.VIEWER);
+  await page.getByText('You have no permission to see these jobs').waitFor();
+  await accessible(page, 'no permission');
+  await page.getByLabel('Show the jobs of one namespace').fill(namespace);
+  await page.getByRole('button', { name: 'Show jobs' }).click();
+  await rowOf(page, 'seen').waitFor();
+  await page.getByRole('link', { name: 'seen' }).click();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('1 of 1 jobs are not deleted').waitFor();
+  await page.getByText(/cannot delete|may not delete/).waitFor();
+  await accessible(page, 'refused action');
+});
+
+test('a lost connection is shown; changes are not missed', async (t) => {
+  // The server is really stopped. Its own token ends with it; that of a user does not.
+  const first = await startServer();
+  const page = await newPage(t, first);
+  await createJob(server, trainJob('before', 'sleep 1', { spec: { suspend: true } }));
+  await signIn(page, first, process.env.ADMIN);
+  await rowOf(page, 'before').waitFor();
+  await first.stop();
+  await page.getByText('The connection is lost').waitFor();
+  await accessible(page, 'lost connection');
+  await createJob(server, trainJob('meanwhile', 'sleep 1', { spec: { suspend: true } }));
+  await call(server, 'DELETE', 'trainjobs/before');
+  const second = await startServer(new URL(first.url).host);
+  t.after(second.stop);
+  await rowOf(page, 'meanwhile').waitFor();
+  await page.getByRole('link', { name: 'before' }).waitFor({ state: 'detached' });
+  await page.getByText('The connection is lost').waitFor({ state: 'detached' });
+  await screenshot(page, 'dashboard-jobs');
+});

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the browser tests share: a real server, a real Chromium, and real jobs. test/web sets
+// the environment: ODH is the program, KUBECONFIG the cluster, NAMESPACE a namespace for the
+// jobs, VIEWER a token that may only view that namespace, SCREENSHOTS a folder or nothing.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { chromium } from 'playwright-core';
+
+export const namespace = process.env.NAMESPACE;
+const image = process.env.IMAGE;
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** start runs odh, and returns what it prints first, until a text is complete. */
+function start(args, complete) {
+  const process_ = spawn(process.env.ODH, args, { stdio: ['ignore', 'pipe', 'ignore'] });
+  return new Promise((resolve, reject) => {
+    let output = '';
+    process_.stdout.on('data', (data) => {
+      output += data;
+      const found = complete.exec(output);
+      if (found) resolve({ process: process_, found });
+    });
+    process_.on('exit', (code) => reject(new Error(`odh ${args.join(' ')} exited with ${code}: ${output}`)));
+  });
+}
+
+/** startServer runs odh server on an address; port 0 is a free one. */
+export async function startServer(address = '127.0.0.1:0') {
+  const { process: running, found } = await start(['server', '--address', address], /Serving at (http:\S+?)\. [^]*?\n\n {2}(\S+)\n/);
+  return { url: found[1], token: found[2], stop: () => stop(running) };
+}
+
+/** startDashboard runs odh dashboard, and returns the address of the page. */
+export async function startDashboard() {
+  const { process: running, found } = await start(['dashboard', '--no-browser'], /(http:\S+#\S+)\n/);
+  return { url: found[1], stop: () => stop(running) };
+}
+
+function stop(running) {
+  if (running.exitCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    running.removeAllListeners('exit');
+    running.on('exit', resolve);
+    running.kill('SIGTERM');
+  });
+}
+
+let browser;
+
+/** newPage opens a page which fails the test if it does what it never must. */
+export async function newPage(t, server, { colorScheme = 'light' } = {}) {
+  browser ??= await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
+  });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme });
+  context.setDefaultTimeout(60_000);
+  const page = await context.newPage();
+  const wrong = [];
+  const origin = new URL(server.url).origin;
+  page.on('pageerror', (error) => wrong.push(`error in the page: ${error.message}`));
+  page.on('dialog', (dialog) => wrong.push(`dialog: ${dialog.message()}`));
+  page.on('console', (message) => {
+    if (/Content Security Policy|Trusted Type|unique "key"/i.test(message.text())) wrong.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) wrong.push(`request to another origin: ${request.url()}`);
+  });
+  t.after(async () => {
+    await context.close();
+    assert.deepEqual(wrong, []);
+  });
+  return page;
+}
+
+export const closeBrowser = () => browser?.close();
+
+/** signIn gives the page a token, as a user does. */
+export async function signIn(page, server, token = server.token, path = '/') {
+  await page.goto(server.url + path);
+  await page.getByLabel('Token').fill(token);
+  await page.getByLabel('Keep me signed in until I close this tab').check();
+  await page.getByRole('button', { name: 'Sign in' }).click();
+}
+
+/** accessible fails if axe finds a violation of WCAG 2.1 A or AA, in the light and in the dark theme. */
+export async function accessible(page, name) {
+  for (const theme of ['light', 'dark']) {
+    await page.evaluate((dark) => document.documentElement.classList.toggle('pf-v6-theme-dark', dark), theme === 'dark');
+    // Scripts of the page itself may not use eval; those of the test run in a world of their own.
+    const violations = await inspect(page);
+    assert.deepEqual(violations, [], `${name}, ${theme} theme`);
+  }
+  await page.evaluate(() => document.documentElement.classList.remove('pf-v6-theme-dark'));
+}
+
+async function inspect(page) {
+  const session = await page.context().newCDPSession(page);
+  const { frameTree } = await session.send('Page.getFrameTree');
+  const { executionContextId } = await session.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
+  await session.send('Runtime.evaluate', { expression: axe, contextId: executionContextId });
+  const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
+    expression: `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})
+      .then((found) => found.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.target.join(' ') + ' ' + node.failureSummary).join(' | ')))`,
+    contextId: executionContextId,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  await session.detach();
+  if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
+  return result.value;
+}
+
+/** screenshot keeps a picture for the guide, if wanted. */
+export async function screenshot(page, name) {
+  if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
+}
+
+/** call uses the API directly. */
+export async function call(server, method, path, body, token = server.token) {
+  const response = await fetch(`${server.url}/api/v1/namespaces/${namespace}/${path}`, {
+    method,
+    headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+    body: body && JSON.stringify(body),
+  });
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${response.ok ? '' : await response.text()}`);
+  return response.status === 204 ? undefined : response.json();
+}
+
+/** trainJob is a small job which runs a shell script in each rank. */
+export function trainJob(name, script, more = {}) {
+  const resources = { requests: { cpu: '20m', memory: '32Mi' } };
+  return {
+    apiVersion: 'kubeflow.org/v2alpha1',
+    kind: 'TrainJob',
+    metadata: { name, ...more.metadata },
+    spec: {
+      runtimeRef: { kind: 'ClusterTrainingRuntime', name: 'mpi-openmpi-cpu' },
+      trainer: { numNodes: 2, slotsPerWorker: 1, image, command: ['sh', '-c', script], resourcesPerNode: resources },
+      launcher: { resources },
+      ...more.spec,
+    },
+  };
+}
+
+export const createJob = (server, job) => call(server, 'POST', 'trainjobs', job);
+export const rowOf = (page, name) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) });

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import createClient from 'openapi-fetch';
+import type { components, paths } from './schema';
+
+export type Schemas = components['schemas'];
+export type Row = Schemas['Row'];
+export type LogLine = Schemas['LogLine'];
+export type Diagnosis = Schemas['Diagnosis'];
+export type Finding = Schemas['Finding'];
+export type PreflightReport = Schemas['PreflightReport'];
+export type Runtime = Schemas['Runtime'];
+export type JobEvent = Schemas['Event'];
+
+/** A job of either kind; the API describes its metadata only as an object. */
+export interface Job {
+  apiVersion: string;
+  kind: string;
+  metadata: {
+    name: string;
+    namespace: string;
+    uid?: string;
+    creationTimestamp?: string;
+    deletionTimestamp?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+    [field: string]: unknown;
+  };
+  spec: Record<string, unknown>;
+  status?: JobStatus;
+}
+
+export type JobStatus = Partial<Schemas['TrainJobStatus']> & Progress;
+
+/** Progress and ranks are reported by newer operators. */
+interface Progress {
+  trainerStatus?: {
+    step?: number;
+    totalSteps?: number;
+    progressPercentage?: number;
+    estimatedRemainingSeconds?: number;
+    metrics?: { name: string; value: string }[];
+    lastUpdatedTime?: string;
+  };
+  ranks?: {
+    running: number;
+    total: number;
+    odd?: { rank: number; host?: string; doing?: string; waitsFor?: string }[];
+  };
+}
+
+export type PodState = NonNullable<JobStatus['launcherPodStatus']>;
+
+/** plural is the name of a kind in paths. */
+export type Plural = 'trainjobs' | 'mpijobs';
+
+export const pluralOf = (kind: string): Plural => (kind === 'MPIJob' ? 'mpijobs' : 'trainjobs');
+
+/** Problem is an error of the API, in its format. */
+export class Problem extends Error {
+  constructor(
+    readonly code: number,
+    message: string,
+    readonly suggestions: string[] = [],
+    readonly details: { field: string; reason: string }[] = [],
+  ) {
+    super(message);
+  }
+}
+
+/** problemOf reads an error of the API, or describes a response that is none. */
+export function problemOf(code: number, body: unknown): Problem {
+  if (typeof body === 'object' && body !== null && 'message' in body) {
+    const error = body as Partial<Schemas['Error']>;
+    return new Problem(code, String(error.message), error.suggestions ?? [], error.details ?? []);
+  }
+  return new Problem(code, `The server answered with HTTP status ${code}`);
+}
+
+export const unreachable = () => new Problem(0, 'The server cannot be reached', ['Check your connection', 'Check whether the server is running']);
+
+export type Client = ReturnType<typeof newClient>;
+
+/** newClient returns a client that sends the token, and reports a token that is refused. */
+export function newClient(token: string, onRefusedToken: (problem: Problem) => void) {
+  const client = createClient<paths>({ baseUrl: location.origin, headers: { Authorization: `Bearer ${token}` } });
+  client.use({
+    async onResponse({ response }) {
+      if (response.ok) return;
+      const body: unknown = await response.clone().json().catch(() => undefined);
+      const problem = problemOf(response.status, body);
+      if (response.status === 401) onRefusedToken(problem);
+      throw problem;
+    },
+    onError: () => unreachable(),
+  });
+  return client;
+}

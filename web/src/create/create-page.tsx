@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ActionGroup, Alert, Button, Content, Form, PageSection, Tab, Tabs, TabTitleText, Title } from '@patternfly/react-core';
+import { useState } from 'react';
+import { useNavigate, useSearchParams } from 'react-router';
+import type { Plural } from '../api/client';
+import { useJob } from '../job/use-job';
+import { useSession } from '../session/session';
+import { Loading, ProblemAlert } from '../shared/states';
+import { Checks } from './checks';
+import { cloned, initial, kindOf, syntaxError, withRuntime } from './document';
+import { draftOf, keepDraft, removeDraft } from './draft';
+import { JobForm } from './job-form';
+import { useSubmit } from './use-submit';
+import { YAMLEditor } from './yaml-editor';
+
+/** CreatePage creates a job: new, or a copy of another one. */
+export default function CreatePage() {
+  const [query] = useSearchParams();
+  const clone = query.get('clone');
+  const [namespace = '', plural = '', name = ''] = clone?.split('/') ?? [];
+  if (clone) return <Copy reference={{ namespace, name, plural: plural as Plural, kind: plural === 'mpijobs' ? 'MPIJob' : 'TrainJob' }} />;
+  return <NewJob runtime={query.get('runtime') ?? ''} namespace={query.get('namespace') ?? ''} />;
+}
+
+function Copy({ reference }: { reference: Parameters<typeof useJob>[0] }) {
+  const job = useJob(reference);
+  if (job.error) return <ProblemAlert title="The job to copy cannot be read" problem={job.error} />;
+  if (!job.data) return <Loading label="Loading the job to copy" />;
+  return <Editor start={cloned(job.data)} isDraft={false} />;
+}
+
+function NewJob({ runtime, namespace }: { runtime: string; namespace: string }) {
+  const { defaultNamespace } = useSession();
+  const draft = runtime ? '' : draftOf();
+  const fresh = initial(namespace || defaultNamespace || 'default');
+  return <Editor start={draft || (runtime ? withRuntime(fresh, runtime) : fresh)} isDraft={Boolean(draft)} />;
+}
+
+function Editor({ start, isDraft }: { start: string; isDraft: boolean }) {
+  const [text, setText] = useState(start);
+  const [view, setView] = useState<'form' | 'yaml'>(() => (kindOf(start) === 'TrainJob' ? 'form' : 'yaml'));
+  const navigate = useNavigate();
+  const submit = useSubmit();
+  const wrong = syntaxError(text);
+  const change = (next: string) => {
+    setText(next);
+    keepDraft(next);
+    submit.reset();
+  };
+  const create = async () => {
+    const path = await submit.create(text);
+    if (!path) return;
+    removeDraft();
+    void navigate(path);
+  };
+
+  return (
+    <>
+      <PageSection hasBodyWrapper={false}>
+        <Title headingLevel="h1">Create a training job</Title>
+        <Content>Form and YAML are the same document: use either.</Content>
+      </PageSection>
+      <PageSection hasBodyWrapper={false} isFilled aria-label="Job">
+        {isDraft && text === start && (
+          <Alert
+            variant="info"
+            isInline
+            component="h2"
+            title="This is the draft that you have not submitted"
+            actionLinks={
+              <Button variant="link" isInline onClick={() => { removeDraft(); setText(initial('default')); }}>
+                Start over
+              </Button>
+            }
+          />
+        )}
+        <Tabs activeKey={view} onSelect={(_, key) => setView(key as 'form' | 'yaml')} mountOnEnter unmountOnExit aria-label="Form or YAML" role="region">
+          <Tab eventKey="form" title={<TabTitleText>Form</TabTitleText>} isDisabled={kindOf(text) !== 'TrainJob'}>
+            {wrong ? <Alert variant="warning" isInline title="The form cannot show this document. Correct the YAML first" component="h2">{wrong}</Alert> : <JobForm text={text} onChange={change} details={submit.problem?.details ?? []} />}
+          </Tab>
+          <Tab eventKey="yaml" title={<TabTitleText>YAML</TabTitleText>}>
+            {wrong && <Alert variant="danger" isInline title="The YAML is not valid" component="h2">{wrong}</Alert>}
+            <YAMLEditor label="YAML of the job" value={text} onChange={change} />
+          </Tab>
+        </Tabs>
+        <div aria-live="polite">
+          <Checks submit={submit} />
+        </div>
+        <Form onSubmit={(event) => event.preventDefault()}>
+          <ActionGroup>
+            <Button variant="primary" onClick={() => void create()} isDisabled={Boolean(wrong) || submit.isBusy}>
+              Create
+            </Button>
+            <Button variant="secondary" onClick={() => void submit.check(text)} isDisabled={Boolean(wrong) || submit.isBusy}>
+              Check
+            </Button>
+            <Button variant="link" onClick={() => void navigate('/jobs')}>
+              Cancel
+            </Button>
+          </ActionGroup>
+        </Form>
+      </PageSection>
+    </>
+  );
+}

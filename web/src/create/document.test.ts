@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { parse } from 'yaml';
+import { describe, expect, test } from 'vitest';
+import { cloned, fieldOf, fields, initial, joined, kindOf, runtimeOf, syntaxError, withField, withRuntime, words, type FieldName } from './document';
+
+describe('form and YAML are one document', () => {
+  test.each(Object.keys(fields) as FieldName[])('%s is written and read back', (name) => {
+    const value = fields[name].type === 'number' ? '3' : 'value';
+    const changed = withField(initial('vision'), name, value);
+    expect(fieldOf(changed, name)).toBe(value);
+    for (const other of (Object.keys(fields) as FieldName[]).filter((field) => field !== name)) {
+      expect(fieldOf(changed, other)).toBe(fieldOf(initial('vision'), other));
+    }
+  });
+
+  test('numbers are numbers, what is no number is left to the server', () => {
+    expect(parse(withField(initial('a'), 'numNodes', '4')).spec.trainer.numNodes).toBe(4);
+    expect(parse(withField(initial('a'), 'numNodes', 'four')).spec.trainer.numNodes).toBe('four');
+  });
+
+  test('comments and other fields stay', () => {
+    const text = 'kind: TrainJob\nmetadata: {name: a, namespace: b} # mine\nspec:\n  # why\n  backoffLimit: 3\n';
+    const changed = withField(text, 'image', 'registry/x:1');
+    expect(changed).toContain('# mine');
+    expect(changed).toContain('# why');
+    expect(parse(changed).spec).toEqual({ backoffLimit: 3, trainer: { image: 'registry/x:1' } });
+  });
+
+  test('an empty optional field is removed', () => {
+    expect(parse(withField(initial('a'), 'cpu', '')).spec.trainer.resourcesPerNode.requests).toEqual({ memory: '1Gi' });
+  });
+
+  test('the runtime has kind and name', () => {
+    const changed = withRuntime(initial('a'), 'TrainingRuntime/mine');
+    expect(parse(changed).spec.runtimeRef).toEqual({ kind: 'TrainingRuntime', name: 'mine' });
+    expect(runtimeOf(changed)).toBe('TrainingRuntime/mine');
+    expect(runtimeOf(initial('a'))).toBe('');
+  });
+
+  test('what is not YAML is not changed', () => {
+    expect(syntaxError('a: [')).toBeTruthy();
+    expect(syntaxError('- a')).toBeTruthy();
+    expect(syntaxError(initial('a'))).toBeUndefined();
+    expect(withField('a: [', 'name', 'x')).toBe('a: [');
+    expect(kindOf('kind: MPIJob')).toBe('MPIJob');
+  });
+
+  test('a copy has a new name, and no status', () => {
+    const copy = parse(
+      cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n'.repeat(63), namespace: 'a', uid: 'u', labels: { team: 'vision', 'training.kubeflow.org/job-name': 'n' } }, spec: { suspend: true, trainer: { image: 'i' } }, status: { phase: 'Failed' } }),
+    );
+    expect(copy.metadata).toEqual({ name: `${'n'.repeat(58)}-copy`, namespace: 'a', labels: { team: 'vision' } });
+    expect(copy.spec).toEqual({ trainer: { image: 'i' } });
+    expect(copy).not.toHaveProperty('status');
+  });
+});
+
+test.each([
+  [`python3 train.py --lr 0.1`, ['python3', 'train.py', '--lr', '0.1']],
+  [`sh -c 'echo "$HOME"; exit 1'`, ['sh', '-c', 'echo "$HOME"; exit 1']],
+  [`echo 'it'\\''s' ''`, ['echo', "it's", '']],
+  ['', []],
+])('%s is a list of words', (command, list) => {
+  expect(words(command)).toEqual(list);
+  expect(words(joined(list))).toEqual(list);
+});
+
+test('quotes and backslashes in commands', () => {
+  expect(words('a "b c\\"d" e\\ f')).toEqual(['a', 'b c"d', 'e f']);
+});

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { parseDocument, stringify } from 'yaml';
+import type { Job } from '../api/client';
+
+/**
+ * The form and the editor show one document: its text. The form reads fields from the text,
+ * and changes only those fields in it, so that comments and other fields stay.
+ */
+export interface Field {
+  label: string;
+  help: string;
+  path: readonly string[];
+  type: 'text' | 'number' | 'command';
+  isRequired?: boolean;
+}
+
+const worker = ['spec', 'trainer'];
+
+/** fields of the form, for TrainJobs. Everything else is edited as YAML. */
+export const fields = {
+  name: { label: 'Name', help: 'Lower case letters, digits and -; at most 63 characters', path: ['metadata', 'name'], type: 'text', isRequired: true },
+  namespace: { label: 'Namespace', help: 'Namespace in which the job runs', path: ['metadata', 'namespace'], type: 'text', isRequired: true },
+  image: { label: 'Container image', help: 'Image of the launcher and of the workers, with your program and MPI', path: [...worker, 'image'], type: 'text', isRequired: true },
+  command: { label: 'Command', help: 'What mpirun starts in each rank, as in a shell: words in quotes are one argument', path: [...worker, 'command'], type: 'command' },
+  numNodes: { label: 'Workers', help: 'Number of worker pods', path: [...worker, 'numNodes'], type: 'number' },
+  slotsPerWorker: { label: 'Slots per worker', help: 'MPI processes in each worker; usually its number of GPUs', path: [...worker, 'slotsPerWorker'], type: 'number' },
+  cpu: { label: 'CPU per worker', help: 'Such as 4 or 500m', path: [...worker, 'resourcesPerNode', 'requests', 'cpu'], type: 'text' },
+  memory: { label: 'Memory per worker', help: 'Such as 16Gi', path: [...worker, 'resourcesPerNode', 'requests', 'memory'], type: 'text' },
+  gpu: { label: 'GPUs per worker', help: 'Number of NVIDIA GPUs', path: [...worker, 'resourcesPerNode', 'limits', 'nvidia.com/gpu'], type: 'number' },
+} as const satisfies Record<string, Field>;
+
+export type FieldName = keyof typeof fields;
+
+/** initial is the document of a new job. */
+export function initial(namespace: string): string {
+  return stringify({
+    apiVersion: 'kubeflow.org/v2alpha1',
+    kind: 'TrainJob',
+    metadata: { name: '', namespace },
+    spec: {
+      runtimeRef: { kind: 'ClusterTrainingRuntime', name: '' },
+      trainer: { numNodes: 2, slotsPerWorker: 1, image: '', command: [], resourcesPerNode: { requests: { cpu: '1', memory: '1Gi' } } },
+    },
+  });
+}
+
+/** cloned is the document of a copy of a job, under a new name. */
+export function cloned(job: Job): string {
+  const { apiVersion, kind, metadata, spec } = job;
+  // The operator's own labels name the job.
+  const labels = Object.entries(metadata.labels ?? {}).filter(([name]) => !name.startsWith('training.kubeflow.org/'));
+  return stringify({
+    apiVersion,
+    kind,
+    metadata: { name: `${metadata.name.slice(0, 58)}-copy`, namespace: metadata.namespace, labels: labels.length > 0 ? Object.fromEntries(labels) : undefined },
+    spec: { ...spec, suspend: undefined },
+  });
+}
+
+/** syntaxError of a document; undefined if it is a job that the form can show. */
+export function syntaxError(text: string): string | undefined {
+  const document = parseDocument(text);
+  if (document.errors[0]) return document.errors[0].message;
+  const value: unknown = document.toJS();
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The document must be a job: a map with kind, metadata and spec';
+  return undefined;
+}
+
+/** kindOf a document; the form knows only TrainJobs. */
+export const kindOf = (text: string) => read(text, ['kind']) || 'TrainJob';
+
+/** fieldOf returns a field of a document as the form shows it. */
+export const fieldOf = (text: string, name: FieldName): string => read(text, fields[name].path);
+
+export const runtimeOf = (text: string): string => {
+  const name = read(text, ['spec', 'runtimeRef', 'name']);
+  return name && `${read(text, ['spec', 'runtimeRef', 'kind'])}/${name}`;
+};
+
+function read(text: string, path: readonly string[]): string {
+  if (syntaxError(text)) return '';
+  let value: unknown = parseDocument(text).toJS();
+  for (const name of path) value = typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+  if (Array.isArray(value)) return joined(value.map(String));
+  return value === undefined || value === null || typeof value === 'object' ? '' : String(value);
+}
+
+/** withField returns the document with one field changed; an empty value removes an optional field. */
+export function withField(text: string, name: FieldName, value: string): string {
+  const field: Field = fields[name];
+  const content = field.type === 'number' && /^\d+$/.test(value) ? Number(value) : field.type === 'command' ? words(value) : value;
+  return write(text, [[field.path, value === '' && !field.isRequired ? undefined : content]]);
+}
+
+/** withRuntime chooses a runtime, as Kind/name. */
+export function withRuntime(text: string, runtime: string): string {
+  const [kind, name] = runtime.split('/');
+  return write(text, [
+    [['spec', 'runtimeRef', 'kind'], kind],
+    [['spec', 'runtimeRef', 'name'], name],
+  ]);
+}
+
+function write(text: string, changes: [readonly string[], unknown][]): string {
+  if (syntaxError(text)) return text;
+  const document = parseDocument(text);
+  for (const [path, value] of changes) {
+    if (value === undefined) document.deleteIn(path);
+    else document.setIn(path, document.createNode(value));
+  }
+  return document.toString({ lineWidth: 0 });
+}
+
+/** words splits a command as a shell does: by spaces, with quotes, without substitution. */
+export function words(command: string): string[] {
+  const result: string[] = [];
+  let word: string | undefined;
+  let quote = '';
+  for (let at = 0; at < command.length; at++) {
+    const letter = command.charAt(at);
+    if (quote) {
+      if (letter === quote) quote = '';
+      else if (letter === '\\' && quote === '"' && '"\\'.includes(command.charAt(at + 1) || ' ')) word = (word ?? '') + command.charAt(++at);
+      else word = (word ?? '') + letter;
+    } else if (letter === "'" || letter === '"') {
+      quote = letter;
+      word ??= '';
+    } else if (letter === '\\' && at + 1 < command.length) {
+      word = (word ?? '') + command.charAt(++at);
+    } else if (/\s/.test(letter)) {
+      if (word !== undefined) result.push(word);
+      word = undefined;
+    } else {
+      word = (word ?? '') + letter;
+    }
+  }
+  if (word !== undefined) result.push(word);
+  return result;
+}
+
+/** joined is the inverse of words. */
+export const joined = (list: string[]): string => list.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(' ');

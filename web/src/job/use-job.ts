@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import type { Client, Diagnosis, Job, JobEvent, Plural, Problem } from '../api/client';
+import { useChanges } from '../live/live-jobs';
+import { useSession } from '../session/session';
+
+export interface JobRef {
+  kind: string;
+  plural: Plural;
+  namespace: string;
+  name: string;
+}
+
+export async function readJob(client: Client, { plural, namespace, name }: JobRef): Promise<Job> {
+  const params = { params: { path: { namespace, name } } };
+  const { data } =
+    plural === 'mpijobs' ? await client.GET('/api/v1/namespaces/{namespace}/mpijobs/{name}', params) : await client.GET('/api/v1/namespaces/{namespace}/trainjobs/{name}', params);
+  return data as unknown as Job;
+}
+
+async function readEvents(client: Client, { plural, namespace, name }: JobRef): Promise<JobEvent[]> {
+  const params = { params: { path: { namespace, name } } };
+  const { data } =
+    plural === 'mpijobs'
+      ? await client.GET('/api/v1/namespaces/{namespace}/mpijobs/{name}/events', params)
+      : await client.GET('/api/v1/namespaces/{namespace}/trainjobs/{name}/events', params);
+  return data?.events ?? [];
+}
+
+async function diagnose(client: Client, { plural, namespace, name }: JobRef): Promise<Diagnosis> {
+  const params = { params: { path: { namespace, name } } };
+  const { data } =
+    plural === 'mpijobs'
+      ? await client.GET('/api/v1/namespaces/{namespace}/mpijobs/{name}/diagnose', params)
+      : await client.GET('/api/v1/namespaces/{namespace}/trainjobs/{name}/diagnose', params);
+  return data as Diagnosis;
+}
+
+/** useOfJob reads a part of a job, and reads it again when the watch says that the job has changed. */
+function useOfJob<Data>(ref: JobRef, part: string, read: (client: Client, ref: JobRef) => Promise<Data>): UseQueryResult<Data, Problem> {
+  const { client } = useSession();
+  const queries = useQueryClient();
+  const changes = useChanges(ref);
+  const { plural, namespace, name } = ref;
+  useEffect(() => {
+    // Not with each change: a job that starts has many in a second.
+    const timer = setTimeout(() => void queries.invalidateQueries({ queryKey: [plural, namespace, name, part] }), 200);
+    return () => clearTimeout(timer);
+  }, [queries, plural, namespace, name, part, changes]);
+  return useQuery<Data, Problem>({ queryKey: [plural, namespace, name, part], queryFn: () => read(client, ref) });
+}
+
+export const useJob = (ref: JobRef) => useOfJob(ref, 'job', readJob);
+export const useJobEvents = (ref: JobRef) => useOfJob(ref, 'events', readEvents);
+export const useDiagnosis = (ref: JobRef) => useOfJob(ref, 'diagnosis', diagnose);

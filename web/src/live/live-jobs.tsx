@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createContext, useContext, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from 'react';
+import { useSession } from '../session/session';
+import { keyOf, type Jobs } from './events';
+import { JobWatch, type Connection, type Snapshot } from './watch';
+
+interface Live {
+  watch: JobWatch;
+  namespace: string;
+  /** watchNamespace watches only one namespace; "" watches all. */
+  watchNamespace(namespace: string): void;
+}
+
+const LiveContext = createContext<Live | undefined>(undefined);
+
+/** LiveJobs has the connection that all pages share. */
+export function LiveJobs({ children }: { children: ReactNode }) {
+  const { token, signOut } = useSession();
+  const [namespace, watchNamespace] = useState('');
+  const watch = useMemo(() => new JobWatch(token, namespace, signOut), [token, namespace, signOut]);
+  useEffect(() => {
+    watch.start();
+    return () => watch.stop();
+  }, [watch]);
+  const live = useMemo(() => ({ watch, namespace, watchNamespace }), [watch, namespace]);
+  return <LiveContext.Provider value={live}>{children}</LiveContext.Provider>;
+}
+
+export function useLive(): Live {
+  const live = useContext(LiveContext);
+  if (!live) throw new Error('useLive needs LiveJobs');
+  return live;
+}
+
+function useSnapshot<Part>(part: (snapshot: Snapshot) => Part): Part {
+  const { watch } = useLive();
+  return useSyncExternalStore(watch.subscribe, () => part(watch.get()));
+}
+
+export const useJobs = (): Jobs => useSnapshot((snapshot) => snapshot.jobs);
+export const useConnection = (): Connection => useSnapshot((snapshot) => snapshot.connection);
+
+/** useChanges is a number that grows with each change of a job. */
+export const useChanges = (job: { kind: string; namespace: string; name: string }): number => useSnapshot((snapshot) => snapshot.changes.get(keyOf(job)) ?? 0);
+export const useRow = (job: { kind: string; namespace: string; name: string }) => useSnapshot((snapshot) => snapshot.jobs.rows.get(keyOf(job)));

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { Problem } from '../api/client';
+import { applied, isSynced, keyOf, noJobs, UnknownJob, type Jobs, type WatchEvent } from './events';
+import { stream } from './sse';
+
+/** Connection is the state of the watch, for users. */
+export type Connection =
+  | { state: 'connecting' }
+  | { state: 'live' }
+  | { state: 'lost'; problem: Problem }
+  | { state: 'refused'; problem: Problem };
+
+export interface Snapshot {
+  jobs: Jobs;
+  connection: Connection;
+  /** changes counts the events of each job, so that pages know when to read it again. */
+  changes: ReadonlyMap<string, number>;
+}
+
+/** Delay before the first attempt to connect again, and the longest. */
+const firstDelay = 500;
+const longestDelay = 15_000;
+/** Changes are shown together, at most this often. */
+const batch = 100;
+/** A page that nobody sees gives its connection back: browsers have six for one host. */
+const hiddenDelay = 60_000;
+
+/**
+ * JobWatch is the one connection of the page that receives all changes of jobs. It resumes
+ * after a lost connection, and starts over if the server no longer has the changes.
+ */
+export class JobWatch {
+  private snapshot: Snapshot = { jobs: noJobs, connection: { state: 'connecting' }, changes: new Map() };
+  private readonly listeners = new Set<() => void>();
+  private stopped = new AbortController();
+  private current = new AbortController();
+  private pending: WatchEvent[] = [];
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private hidden: ReturnType<typeof setTimeout> | undefined;
+  private wake: () => void = () => {};
+
+  constructor(
+    private readonly token: string,
+    private readonly namespace: string,
+    private readonly onRefusedToken: (problem: Problem) => void,
+  ) {}
+
+  start() {
+    document.addEventListener('visibilitychange', this.onVisibility);
+    window.addEventListener('online', this.onOnline);
+    this.stopped = new AbortController();
+    void this.run(this.stopped.signal);
+  }
+
+  stop() {
+    document.removeEventListener('visibilitychange', this.onVisibility);
+    window.removeEventListener('online', this.onOnline);
+    clearTimeout(this.timer);
+    clearTimeout(this.hidden);
+    this.stopped.abort();
+    this.current.abort();
+  }
+
+  readonly subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly get = () => this.snapshot;
+
+  private readonly onVisibility = () => {
+    clearTimeout(this.hidden);
+    if (document.hidden) this.hidden = setTimeout(() => this.current.abort(), hiddenDelay);
+    else this.wake();
+  };
+
+  private readonly onOnline = () => this.wake();
+
+  private async run(stopped: AbortSignal) {
+    let failures = 0;
+    while (!stopped.aborted) {
+      this.current = new AbortController();
+      try {
+        await stream(this.path(), this.token, AbortSignal.any([stopped, this.current.signal]), (messages) => {
+          failures = 0;
+          this.receive(messages as WatchEvent[]);
+        });
+      } catch (error) {
+        if (stopped.aborted) return;
+        if (!this.current.signal.aborted) {
+          failures++;
+          if (!this.handle(error)) return;
+        }
+      }
+      if (this.current.signal.aborted && document.hidden) await this.untilAwake(Infinity);
+      else if (failures > 0) await this.untilAwake(Math.min(firstDelay * 2 ** (failures - 1), longestDelay));
+    }
+  }
+
+  private untilAwake(delay: number) {
+    return new Promise<void>((resolve) => {
+      const timer = delay === Infinity ? undefined : setTimeout(resolve, delay);
+      this.wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.stopped.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+  }
+
+  private path() {
+    const query = new URLSearchParams();
+    if (this.namespace) query.set('namespace', this.namespace);
+    const { versions } = this.snapshot.jobs;
+    if (isSynced(this.snapshot.jobs)) {
+      query.set('trainJobVersion', versions.TrainJob ?? '');
+      query.set('mpiJobVersion', versions.MPIJob ?? '');
+    } else {
+      this.publish({ ...this.snapshot, jobs: noJobs });
+    }
+    return `/api/v1/watch/jobs?${query}`;
+  }
+
+  /** handle returns false if trying again makes no sense. */
+  private handle(error: unknown) {
+    this.flush();
+    const problem = error instanceof Problem ? error : new Problem(0, String(error));
+    if (error instanceof UnknownJob || problem.code === 410) {
+      this.publish({ ...this.snapshot, jobs: { ...this.snapshot.jobs, versions: {} } });
+      return true;
+    }
+    if (problem.code === 401) {
+      this.onRefusedToken(problem);
+      return false;
+    }
+    if (problem.code === 403) {
+      this.publish({ ...this.snapshot, jobs: noJobs, connection: { state: 'refused', problem } });
+      return false;
+    }
+    this.publish({ ...this.snapshot, connection: { state: 'lost', problem } });
+    return true;
+  }
+
+  private receive(events: WatchEvent[]) {
+    for (const event of events) this.pending.push(event);
+    if (events.length === 0 && isSynced(this.snapshot.jobs) && this.snapshot.connection.state !== 'live') {
+      this.publish({ ...this.snapshot, connection: { state: 'live' } });
+    }
+    this.timer ??= setTimeout(() => {
+      try {
+        this.flush();
+      } catch (error) {
+        this.handle(error);
+        this.current.abort();
+      }
+    }, batch);
+  }
+
+  private flush() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const events = this.pending;
+    this.pending = [];
+    if (events.length === 0) return;
+    const jobs = applied(this.snapshot.jobs, events);
+    const changes = new Map(this.snapshot.changes);
+    for (const event of events) {
+      if (event.type === 'DELETED') changes.delete(keyOf(event));
+      else if (event.type !== 'SYNCED') changes.set(keyOf(event), (changes.get(keyOf(event)) ?? 0) + 1);
+    }
+    this.publish({ jobs, changes, connection: isSynced(jobs) ? { state: 'live' } : this.snapshot.connection });
+  }
+
+  private publish(snapshot: Snapshot) {
+    this.snapshot = snapshot;
+    for (const listener of this.listeners) listener();
+  }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
+import { newClient, Problem, problemOf, unreachable, type Client } from '../api/client';
+import { Loading } from '../shared/states';
+import { SignIn } from './sign-in';
+
+export interface SessionValue {
+  token: string;
+  client: Client;
+  /** defaultNamespace is that of the kubeconfig, if odh dashboard has opened the page. */
+  defaultNamespace: string;
+  signOut(problem?: Problem): void;
+}
+
+const SessionContext = createContext<SessionValue | undefined>(undefined);
+
+export function useSession(): SessionValue {
+  const session = useContext(SessionContext);
+  if (!session) throw new Error('useSession needs a Session');
+  return session;
+}
+
+/** kept is where a token is kept if the user asks for it: for this tab, until it is closed. */
+const kept = 'trireme-token';
+
+/** The token is in memory; see ADR 24. */
+interface Credentials {
+  token: string;
+  defaultNamespace: string;
+}
+
+function keptCredentials(): Credentials | undefined {
+  const text = sessionStorage.getItem(kept);
+  return text ? (JSON.parse(text) as Credentials) : undefined;
+}
+
+/** Session signs the user in; only then it shows the pages. */
+export function Session({ children }: { children: ReactNode }) {
+  const [credentials, setCredentials] = useState<Credentials | undefined>(keptCredentials);
+  const [problem, setProblem] = useState<Problem>();
+  const [code, setCode] = useState(takeCode);
+
+  const signIn = useCallback((next: Credentials, keep: boolean) => {
+    if (keep) sessionStorage.setItem(kept, JSON.stringify(next));
+    setProblem(undefined);
+    setCredentials(next);
+  }, []);
+
+  useEffect(() => {
+    if (!code) return;
+    exchange(code.code)
+      // The token is only valid for this server, which runs on the user's own machine.
+      .then((token) => signIn({ token, defaultNamespace: code.namespace }, true))
+      .catch((error: unknown) => setProblem(error as Problem))
+      .finally(() => setCode(undefined));
+  }, [code, signIn]);
+
+  const session = useMemo<SessionValue | undefined>(() => {
+    if (!credentials) return undefined;
+    const signOut = (why?: Problem) => {
+      sessionStorage.removeItem(kept);
+      setProblem(why);
+      setCredentials(undefined);
+    };
+    return { ...credentials, client: newClient(credentials.token, signOut), signOut };
+  }, [credentials]);
+
+  const queries = useMemo(
+    () => session && new QueryClient({ defaultOptions: { queries: { retry: false, refetchOnWindowFocus: false, staleTime: 10_000 } } }),
+    [session],
+  );
+
+  if (code) return <Loading label="Signing in" />;
+  if (!session || !queries) return <SignIn problem={problem} onToken={(token, keep) => signIn({ token, defaultNamespace: '' }, keep)} />;
+  return (
+    <SessionContext.Provider value={session}>
+      <QueryClientProvider client={queries}>{children}</QueryClientProvider>
+    </SessionContext.Provider>
+  );
+}
+
+/** takeCode reads the one-time code of odh dashboard, and removes it from the address. */
+function takeCode(): { code: string; namespace: string } | undefined {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const code = fragment.get('code');
+  if (!code) return undefined;
+  history.replaceState(null, '', location.pathname + location.search);
+  return { code, namespace: fragment.get('namespace') ?? '' };
+}
+
+const exchanges = new Map<string, Promise<string>>();
+
+/** exchange gets the token for a code; a code is sent once, because it is valid once. */
+function exchange(code: string): Promise<string> {
+  const sent = exchanges.get(code) ?? send(code);
+  exchanges.set(code, sent);
+  return sent;
+}
+
+async function send(code: string): Promise<string> {
+  const response = await fetch('/session', { method: 'POST', body: JSON.stringify({ code }), headers: { 'Content-Type': 'application/json' } }).catch(() => {
+    throw unreachable();
+  });
+  const body = (await response.json().catch(() => undefined)) as { token?: string } | undefined;
+  if (!response.ok || !body?.token) throw problemOf(response.status, body);
+  return body.token;
+}

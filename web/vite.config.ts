@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import react from '@vitejs/plugin-react';
+import { defineConfig } from 'vitest/config';
+
+// The server that `make web-dev` sends the calls of the API to: odh server.
+const server = process.env.TRIREME_SERVER ?? 'http://127.0.0.1:8090';
+
+export default defineConfig({
+  plugins: [react()],
+  build: {
+    outDir: 'dist/page',
+    emptyOutDir: true,
+    // No data: addresses, which the page's policy forbids for fonts and scripts.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 2000,
+    license: { fileName: 'licenses.md' },
+  },
+  server: { proxy: Object.fromEntries(['/api', '/version', '/session', '/openapi.json'].map((path) => [path, server])) },
+  test: { include: ['src/**/*.test.ts'] },
+});
