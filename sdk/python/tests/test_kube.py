@@ -88,7 +88,8 @@ def test_pages(api: FakeAPI) -> None:
     assert api.count("GET", PATH) == 3
 
 
-def test_unreachable_server() -> None:
+def test_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trireme._kube._pause", lambda attempt: 0.001)
     fake = FakeAPI()
     fake.close()
     kube = fake.kube()

@@ -51,7 +51,7 @@ class LocalJob:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
+            env={**os.environ, **variables},
         )
         self._shown: display.Display | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)

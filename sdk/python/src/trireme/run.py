@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import linecache
 import logging
 import os
 import queue
@@ -27,13 +28,21 @@ from trireme._kube import JSON, Kube, Stream
 from trireme._models import TrainJob
 from trireme._payload import Payload, payload
 from trireme._results import Collector, Outcome, is_result
-from trireme.training.client import DEFAULT_RUNTIME, VERSION, TrainingClient, job_row, quantity
+from trireme.training.client import (
+    DEFAULT_RUNTIME,
+    VERSION,
+    Runtime,
+    TrainingClient,
+    build_train_job,
+    job_row,
+    quantity,
+)
 
 log = logging.getLogger("trireme")
 
 FOLDER = "/etc/trireme/run"
-LABEL_RUN = "trireme.sh/run"
-LABEL_ARRAY = "trireme.sh/array"
+LABEL_RUN = "training.kubeflow.org/run"
+LABEL_ARRAY = "training.kubeflow.org/array"
 TAG_OUTPUT = "training.kubeflow.org/tag-output"
 MAX_RESULT_BYTES = 1 << 20
 # A kubelet keeps 10 MiB of a log. The results of all ranks must fit, in base64 and with signatures.
@@ -98,6 +107,22 @@ def _ranges(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:10])) + (", …" if len(ranks) > 10 else "")
 
 
+FRAME = re.compile(r'^  File "(.+)", line ([0-9]+), in ')
+
+
+def with_source(traceback: str) -> str:
+    """Returns a rank's traceback with the source lines that only the caller has, such as those of cells."""
+    lines = traceback.splitlines()
+    output = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        output.append(line)
+        frame = FRAME.match(line)
+        if frame and not following.startswith("    "):
+            source = linecache.getline(frame[1], int(frame[2])).strip()
+            output += [f"    {source}"] if source else []
+    return "\n".join(output) + "\n"
+
+
 def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
     """Returns the exception for what a rank sent instead of a result."""
     header = outcome.header
@@ -116,7 +141,7 @@ def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
         node=header["host"],
         last_lines=header["traceback"].splitlines()[-5:],
     )
-    failure.traceback = header["traceback"]
+    failure.traceback = with_source(header["traceback"])
     if outcome.value:
         # A class that only the image has cannot be unpickled here.
         with contextlib.suppress(Exception):
@@ -478,7 +503,7 @@ class Client:
         manifest = self._manifest(
             packed,
             name=name,
-            runtime=chosen.name,
+            runtime=chosen,
             num_nodes=nodes,
             image=image or self.image or os.environ.get("TRIREME_IMAGE") or chosen.image or "",
             resources_per_node=resources,
@@ -497,21 +522,17 @@ class Client:
         return self._submit(manifest, packed, ranks)
 
     def _manifest(self, packed: Payload, **settings: Any) -> JSON:
-        from trireme.training.client import EnvVar, build_train_job, environment
-
         secret = {
-            "name": "trireme-run",
+            "name": "run-payload",
             "secret": {"secretName": _secret_name(settings["name"]), "defaultMode": 0o444},
         }
-        mount = {"name": "trireme-run", "mountPath": FOLDER, "readOnly": True}
-        runtime = settings.pop("runtime")
-        kind = self._training.find_runtime(runtime, self.namespace).kind
+        mount = {"name": "run-payload", "mountPath": FOLDER, "readOnly": True}
+        runtime: Runtime = settings.pop("runtime")
         settings["volumes"] = [*(settings["volumes"] or []), secret]
         settings["volume_mounts"] = [*(settings["volume_mounts"] or []), mount]
-        settings["env"] = [*(environment(settings["env"]) or []), EnvVar("PYTHONUNBUFFERED", "1").to_dict()]
         command = ["python3", f"{FOLDER}/run.pyz"]
         manifest = build_train_job(command=command, args=None, namespace=self.namespace, **settings)
-        manifest["spec"]["runtimeRef"] = {"apiGroup": "kubeflow.org", "kind": kind, "name": runtime}
+        manifest["spec"]["runtimeRef"] = {"apiGroup": "kubeflow.org", "kind": runtime.kind, "name": runtime.name}
         return manifest
 
     def _submit(self, manifest: JSON, packed: Payload, ranks: int) -> Job:
@@ -591,7 +612,7 @@ class Client:
             job,
             base64.b64decode(secret["data"]["key"]),
             labels[LABEL_RUN],
-            int(labels["trireme.sh/ranks"]),
+            int(labels["training.kubeflow.org/ranks"]),
         )
 
     def jobs(self) -> list[Job]:
@@ -616,7 +637,7 @@ def _job_name(func: Callable[..., Any]) -> str:
 
 
 def _secret_name(job: str) -> str:
-    return f"{job}-trireme-run"
+    return f"{job}-run"
 
 
 def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
@@ -631,7 +652,7 @@ def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
         "kind": "Secret",
         "metadata": {
             "name": _secret_name(job.metadata.name),
-            "labels": {LABEL_RUN: packed.run, "trireme.sh/ranks": str(ranks)},
+            "labels": {LABEL_RUN: packed.run, "training.kubeflow.org/ranks": str(ranks)},
             "ownerReferences": [owner],
         },
         "immutable": True,
