@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run MPI training jobs on Kubernetes from Python.
+
+`Client().run(function, nodes=4)` runs a function on the ranks of a job and returns their results.
+`trireme.training` and `trireme.mpijob` have the clients of TrainJobs and MPIJobs. In the pods of a
+job, only `report` exists: everything else is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trireme._progress import report
+
+if TYPE_CHECKING:
+    from trireme.errors import JobFailed, JobFailedError, TrainingSDKException, ValidationError
+    from trireme.run import AsyncClient, Client, Job, JobArray, Plan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Job",
+    "JobArray",
+    "JobFailed",
+    "JobFailedError",
+    "Plan",
+    "TrainingSDKException",
+    "ValidationError",
+    "report",
+]
+
+_ERRORS = {"JobFailed", "JobFailedError", "TrainingSDKException", "ValidationError"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'trireme' has no attribute {name!r}")
+    import importlib
+
+    try:
+        module = importlib.import_module("trireme.errors" if name in _ERRORS else "trireme.run")
+    except ImportError as error:
+        raise ImportError(f"trireme.{name} cannot be used in the pods of a job: {error}") from error
+    return getattr(module, name)

@@ -1,0 +1,679 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a function on the ranks of a job, and returns their results."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import linecache
+import logging
+import os
+import queue
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from trireme import _local, display, errors
+from trireme._aio import asynchronous
+from trireme._frames import ResourceFrames, html_table
+from trireme._jobs import Jobs, pod_path
+from trireme._kube import JSON, Kube, Stream
+from trireme._models import TrainJob
+from trireme._payload import Payload, payload
+from trireme._results import Collector, Outcome, is_result
+from trireme.training.client import (
+    DEFAULT_RUNTIME,
+    VERSION,
+    Runtime,
+    TrainingClient,
+    build_train_job,
+    job_row,
+    quantity,
+)
+
+log = logging.getLogger("trireme")
+
+FOLDER = "/etc/trireme/run"
+LABEL_RUN = "training.kubeflow.org/run"
+LABEL_ARRAY = "training.kubeflow.org/array"
+TAG_OUTPUT = "training.kubeflow.org/tag-output"
+MAX_RESULT_BYTES = 1 << 20
+# A kubelet keeps 10 MiB of a log. The results of all ranks must fit, in base64 and with signatures.
+MAX_ALL_RESULT_BYTES = 6 << 20
+
+
+@dataclass
+class Plan:
+    """What a run would create, checked by the API server and Trireme's admission."""
+
+    manifest: JSON
+    payload_bytes: int
+    totals: dict[str, float]
+    quotas: list[dict[str, Any]] = field(default_factory=list)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"resource": name, "requested": value} for name, value in self.totals.items()]
+
+    def _repr_html_(self) -> str:
+        name = self.manifest["metadata"]["name"]
+        quotas = f"<h5>Quotas</h5>{html_table(self.quotas)}" if self.quotas else ""
+        return f"<h4>Plan of {name}</h4>{html_table(self._rows())}{quotas}"
+
+    def __str__(self) -> str:
+        trainer = self.manifest["spec"]["trainer"]
+        lines = [
+            f"TrainJob {self.manifest['metadata']['name']} with image {trainer['image']}",
+            f"a Secret of {self.payload_bytes >> 10} KiB with the function and the code",
+            *(f"{row['resource']}: {row['requested']:g}" for row in self._rows()),
+            *(f"quota {q['quota']}: {q['resource']} {q['used']} of {q['hard']} used" for q in self.quotas),
+        ]
+        return "\n".join(lines)
+
+
+class Results:
+    """The outcomes of the ranks of one run."""
+
+    def __init__(self, collector: Collector, name: str) -> None:
+        self._collector = collector
+        self._name = name
+
+    def values(self, ranks: int) -> list[Any]:
+        """Returns the results in the order of the ranks."""
+        missing = [rank for rank in range(ranks) if rank not in self._collector.outcomes]
+        if missing:
+            cut = "; ".join(f"rank {r}: {n} of {m} lines" for r, n, m in self._collector.incomplete()[:5])
+            raise errors.ResultsUnavailableError(
+                f"job {self._name} succeeded, but the results of ranks {_ranges(missing)} are not in the launcher's log"
+                + (f" ({cut})" if cut else ""),
+                reason="ResultsMissing",
+                remedy="The node keeps only the last part of a long log: print less, return less, or write the "
+                "results to a volume; follow() reads them while the job runs",
+            )
+        return [cloudpickle.loads(self._collector.outcomes[rank].value) for rank in range(ranks)]
+
+    def failure(self) -> Outcome | None:
+        """Returns the first outcome that is no result."""
+        return next((o for o in self._collector.outcomes.values() if o.kind != "result"), None)
+
+
+def _ranges(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:10])) + (", …" if len(ranks) > 10 else "")
+
+
+FRAME = re.compile(r'^  File "(.+)", line ([0-9]+), in ')
+
+
+def with_source(traceback: str) -> str:
+    """Returns a rank's traceback with the source lines that only the caller has, such as those of cells."""
+    lines = traceback.splitlines()
+    output = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        output.append(line)
+        frame = FRAME.match(line)
+        if frame and not following.startswith("    "):
+            source = linecache.getline(frame[1], int(frame[2])).strip()
+            output += [f"    {source}"] if source else []
+    return "\n".join(output) + "\n"
+
+
+def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
+    """Returns the exception for what a rank sent instead of a result."""
+    header = outcome.header
+    if outcome.kind == "python":
+        here, there = header["here"], header["there"]
+        advice = f"Use an image with Python {there}, or run this program with Python {here}"
+        what = f"image {image} has Python {here}, and this is Python {there}. The function was not called"
+        message = f"job {name}: {what}. {advice}"
+        return errors.JobFailed(message, reason="PythonVersionMismatch", remedy=advice, node=header["host"])
+    failure = errors.JobFailed(
+        f"job {name}: rank {outcome.rank} on {header['host']} raised {header['type']}: {header['message']}",
+        reason="TrainingError",
+        cause=f"{header['type']}: {header['message']}",
+        remedy="Correct the function; the traceback is that of the rank",
+        rank=outcome.rank,
+        node=header["host"],
+        last_lines=header["traceback"].splitlines()[-5:],
+    )
+    failure.traceback = with_source(header["traceback"])
+    if outcome.value:
+        # A class that only the image has cannot be unpickled here.
+        with contextlib.suppress(Exception):
+            failure.exception = cloudpickle.loads(outcome.value)
+            failure.__cause__ = failure.exception
+    return failure
+
+
+class Job:
+    """A function that runs, or ran, on the ranks of a TrainJob."""
+
+    def __init__(self, client: Client, job: TrainJob, key: bytes, run: str, ranks: int) -> None:
+        self._client = client
+        self._job = job
+        self._ranks = ranks
+        self._collector = Collector(key, run)
+        self._progress: list[dict[str, Any]] = []
+        self._log_read = False
+
+    @property
+    def name(self) -> str:
+        """The name of the TrainJob."""
+        return self._job.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the TrainJob."""
+        return self._job.metadata.namespace
+
+    @property
+    def status(self) -> Any:
+        """The status when it was last read: `refresh()` reads it."""
+        return self._job.status
+
+    def refresh(self) -> Job:
+        """Reads the job."""
+        self._job = self._client._jobs.get(self.name, self.namespace)
+        return self
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Waits until the job has finished, whether it succeeded or failed."""
+        if not self._job.status.finished:
+            self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
+        return self
+
+    def follow(self, output: display.Display | None = None) -> Job:
+        """Shows progress and output until the job has finished.
+
+        It uses one watch and one stream of the launcher's log. Ctrl-C stops following; the job continues.
+        """
+        shown = output or display.current_display()
+        try:
+            self._follow(shown)
+        except KeyboardInterrupt:
+            shown.line(
+                None,
+                f"Stopped following; job {self.name} continues. To return: Client().job({self.name!r}).follow()",
+            )
+            shown.line(None, f"To delete it: Client().job({self.name!r}).delete()")
+        finally:
+            shown.close()
+        return self
+
+    def _follow(self, shown: display.Display) -> None:
+        lines: queue.Queue[str | TrainJob | BaseException | None] = queue.Queue(maxsize=10_000)
+        watching = _Watch(self, lines)
+        try:
+            watching.start()
+            while (item := lines.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                if isinstance(item, TrainJob):
+                    self._job = item
+                    shown.job(item)
+                else:
+                    self._show_line(item, shown)
+        finally:
+            watching.stop()
+        self._log_read = watching.complete
+
+    def _show_line(self, line: str, shown: display.Display) -> None:
+        if is_result(line):
+            self._collector.feed(line)
+            return
+        rank, content = display.split_rank(line)
+        if report := display.report_of(line):
+            self._progress.append(report)
+            shown.progress(report)
+        else:
+            shown.line(rank, content)
+
+    def results(self, timeout: float | None = None) -> list[Any]:
+        """Waits for the job, and returns what the function returned, in the order of the ranks.
+
+        Raises JobFailed if a rank raised an exception or the job failed, and ResultsUnavailableError
+        if the launcher's log does not have all results any more.
+        """
+        self.wait(timeout)
+        self._read_log()
+        results = Results(self._collector, self.name)
+        outcome = results.failure()
+        if outcome:
+            failure = rank_failure(
+                outcome, self.name, (self._job.spec.trainer.image if self._job.spec.trainer else "") or ""
+            )
+            failure.status = self._job.status
+            raise failure
+        if self._job.status.phase == "Failed":
+            raise errors.job_failure(errors.JobFailed, self.name, self._job.status)
+        return results.values(self._ranks)
+
+    def _read_log(self) -> None:
+        if self._log_read and len(self._collector.outcomes) == self._ranks:
+            return
+        for pod in self._client._jobs.pods(self.name, self.namespace, "launcher"):
+            path = pod_path(self.namespace, pod["metadata"]["name"], "log")
+            try:
+                with self._client._kube.lines(path) as stream:
+                    for line in stream:
+                        self._collector.feed(line.decode(errors="replace"))
+            except errors.K8sApiException as error:
+                log.debug("log of %s: %s", pod["metadata"]["name"], error)
+        self._log_read = self._job.status.finished
+
+    def logs(self, tail_lines: int | None = None) -> str:
+        """Returns the launcher's log, in which mpirun merges the output of all ranks."""
+        texts, _ = self._client._jobs.logs(self.name, self.namespace, "launcher", None, tail_lines=tail_lines)
+        return "".join(texts.values())
+
+    def curve(self) -> Curve:
+        """Returns what the function reported while it was followed: `job.curve().to_frame()`."""
+        return Curve(self._progress)
+
+    def delete(self) -> None:
+        """Deletes the job, its pods and its Secret."""
+        self._client._jobs.delete(self.name, self.namespace)
+
+    def _repr_html_(self) -> str:
+        return display.job_html(self._job, self._progress[-1] if self._progress else None)
+
+    def __repr__(self) -> str:
+        return f"<trireme.Job {self.namespace}/{self.name}: {self._job.status.phase or 'Pending'}>"
+
+
+class Curve(list[dict[str, Any]], ResourceFrames):
+    """The reports of a program, in the order of time."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self)
+
+
+class _Watch:
+    """Two threads that put the states of a job and the lines of its launcher into a queue."""
+
+    def __init__(self, job: Job, lines: queue.Queue[Any]) -> None:
+        self._job = job
+        self._lines = lines
+        self._streams: list[Stream] = []
+        self._stopped = threading.Event()
+        self._log_threads: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._watch, name="trireme-watch", daemon=True)
+        self.complete = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends both threads, and waits for them."""
+        self._stopped.set()
+        for stream in list(self._streams):
+            stream.shutdown()
+        self._thread.join()
+        for thread in self._log_threads:
+            thread.join()
+
+    def _put(self, item: Any) -> None:
+        while not self._stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                return self._lines.put(item, timeout=0.2)
+
+    def _opened(self, stream: Stream) -> None:
+        self._streams.append(stream)
+        if self._stopped.is_set():
+            stream.shutdown()
+
+    def _watch(self) -> None:
+        followed: set[str] = set()
+        try:
+            for state in self._job._client._jobs.changes(self._job.name, self._job.namespace, opened=self._opened):
+                self._put(state)
+                pod = state.status.launcher_pod_status
+                if pod and pod.name and pod.name not in followed and pod.phase in ("Running", "Succeeded", "Failed"):
+                    followed.add(pod.name)
+                    self._follow_log(pod.name)
+                if state.status.finished or self._stopped.is_set():
+                    break
+            # The log ends with its container: all of it comes before the end.
+            for thread in self._log_threads:
+                thread.join()
+            self.complete = not self._stopped.is_set()
+            self._put(None)
+        except BaseException as error:
+            self._put(error)
+
+    def _follow_log(self, pod: str) -> None:
+        thread = threading.Thread(target=self._log, args=(pod,), name="trireme-log", daemon=True)
+        self._log_threads.append(thread)
+        thread.start()
+
+    def _log(self, pod: str) -> None:
+        path = pod_path(self._job.namespace, pod, "log")
+        try:
+            with self._job._client._kube.lines(path, {"follow": "true"}) as stream:
+                self._opened(stream)
+                for line in stream:
+                    self._put(line.decode(errors="replace").rstrip("\r"))
+        except errors.TrainingSDKException as error:
+            # The states still come; results() reads the log again.
+            log.warning("log of pod %s: %s", pod, error)
+
+
+class JobArray(ResourceFrames):
+    """Jobs of one function with different arguments."""
+
+    def __init__(self, client: Client, jobs: list[Job], array: str) -> None:
+        self._client = client
+        self.jobs = jobs
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def __getitem__(self, index: int) -> Job:
+        return self.jobs[index]
+
+    def wait(self, timeout: float | None = None) -> JobArray:
+        """Waits until all jobs have finished, with one watch."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        waiting = {job.name: job for job in self.jobs if not job.status.finished}
+        if not waiting:
+            return self
+        jobs = self._client._jobs
+        query = {"labelSelector": f"{LABEL_ARRAY}={self.array}"}
+        for kind, item in self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline):
+            for data in item["items"] if kind == "SYNCED" else [item] if kind in ("ADDED", "MODIFIED") else []:
+                state = TrainJob.from_dict(data)
+                if state.metadata.name in waiting:
+                    waiting[state.metadata.name]._job = state
+            if kind == "DELETED":
+                waiting.pop(item["metadata"]["name"], None)
+            waiting = {name: job for name, job in waiting.items() if not job.status.finished}
+            if not waiting:
+                return self
+            if deadline is not None and time.monotonic() >= deadline:
+                raise errors.WaitTimeoutError(
+                    f"{len(waiting)} of {len(self.jobs)} jobs have not finished within {timeout:g} s",
+                    reason="Timeout",
+                )
+        return self
+
+    def results(self, timeout: float | None = None) -> list[list[Any]]:
+        """Waits for all jobs, and returns the results of each. Raises the JobFailed of the first that failed."""
+        self.wait(timeout)
+        return [job.results() for job in self.jobs]
+
+    def delete(self) -> None:
+        """Deletes all jobs."""
+        for job in self.jobs:
+            with contextlib.suppress(errors.NotFoundError):
+                job.delete()
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [job_row(job._job) for job in self.jobs]
+
+
+class Client:
+    """Runs functions on the ranks of TrainJobs, or with `local` on this machine.
+
+    `namespace` is by default that of the kubeconfig's context or of the pod. `image` and `runtime` are
+    for all runs; the variable TRIREME_IMAGE has an image for all clients.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str | None = None,
+        image: str | None = None,
+        runtime: str = DEFAULT_RUNTIME,
+        config_file: str | None = None,
+        context: str | None = None,
+        in_cluster: bool = False,
+        local: int | None = None,
+    ) -> None:
+        if local is not None and local < 1:
+            raise errors.ValidationError("local", f"must be at least 1, not {local}")
+        self.local = local
+        self.image = image
+        self.runtime = runtime
+        if local is None:
+            self._kube = Kube.connect(config_file, in_cluster, context)
+            self._training = TrainingClient(kube=self._kube)
+            self._jobs: Jobs[TrainJob] = self._training._jobs
+            self.namespace = namespace or self._kube.namespace
+
+    def close(self) -> None:
+        """Closes the connections. Jobs continue."""
+        if self.local is None:
+            self._kube.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        nodes: int = 1,
+        slots: int = 1,
+        image: str | None = None,
+        runtime: str | None = None,
+        code: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        resources: Any = None,
+        launcher_resources: Any = None,
+        env: Any = None,
+        volumes: list[JSON] | None = None,
+        volume_mounts: list[JSON] | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        max_seconds: int | None = None,
+        delete_after_seconds: int | None = None,
+        max_result_bytes: int | None = None,
+        preflight: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Calls `func(*args, **kwargs)` on `nodes` x `slots` ranks, and returns a Job at once.
+
+        The function travels with its closure and the globals that it uses. `code` is a folder that is
+        sent, too: it becomes the working directory. Together they have at most 700 KiB. Arguments of
+        the function with a name of this method are bound with `functools.partial`.
+
+        With `preflight`, it returns a Plan, and nothing is created.
+        """
+        nodes, slots = _count("nodes", nodes), _count("slots", slots)
+        ranks = self.local or nodes * slots
+        limit = min(max_result_bytes or MAX_RESULT_BYTES, MAX_ALL_RESULT_BYTES // ranks)
+        packed = payload(func, args, kwargs, code, limit)
+        if self.local:
+            return _local.LocalJob(packed, self.local, env)
+        name = name or _job_name(func)
+        chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
+        manifest = self._manifest(
+            packed,
+            name=name,
+            runtime=chosen,
+            num_nodes=nodes,
+            image=image or self.image or os.environ.get("TRIREME_IMAGE") or chosen.image or "",
+            resources_per_node=resources,
+            launcher_resources=launcher_resources,
+            env=env,
+            volumes=volumes,
+            volume_mounts=volume_mounts,
+            labels={**(labels or {}), LABEL_RUN: packed.run},
+            annotations={TAG_OUTPUT: "true", **(annotations or {})},
+            slots_per_worker=slots,
+            active_deadline_seconds=max_seconds,
+            ttl_seconds_after_finished=delete_after_seconds,
+        )
+        if preflight:
+            return self._plan(manifest, packed)
+        return self._submit(manifest, packed, ranks)
+
+    def _manifest(self, packed: Payload, **settings: Any) -> JSON:
+        secret = {
+            "name": "run-payload",
+            "secret": {"secretName": _secret_name(settings["name"]), "defaultMode": 0o444},
+        }
+        mount = {"name": "run-payload", "mountPath": FOLDER, "readOnly": True}
+        runtime: Runtime = settings.pop("runtime")
+        settings["volumes"] = [*(settings["volumes"] or []), secret]
+        settings["volume_mounts"] = [*(settings["volume_mounts"] or []), mount]
+        command = ["python3", f"{FOLDER}/run.pyz"]
+        manifest = build_train_job(command=command, args=None, namespace=self.namespace, **settings)
+        manifest["spec"]["runtimeRef"] = {"apiGroup": "kubeflow.org", "kind": runtime.kind, "name": runtime.name}
+        return manifest
+
+    def _submit(self, manifest: JSON, packed: Payload, ranks: int) -> Job:
+        """Creates the job, then the Secret that it owns: deleting the job deletes both.
+
+        The pods wait for the Secret. If it cannot be created, the job is deleted.
+        """
+        job = self._jobs.create(self.namespace, manifest)
+        try:
+            self._kube.create(f"/api/v1/namespaces/{self.namespace}/secrets", _secret(job, packed, ranks))
+        except BaseException as error:
+            with contextlib.suppress(errors.TrainingSDKException):
+                self._jobs.delete(job.metadata.name, self.namespace)
+            if isinstance(error, errors.ForbiddenError):
+                error.remedy = (
+                    "run() sends the function in a Secret: ask for the role edit, or to create and get secrets"
+                )
+            raise
+        log.info("created job %s in namespace %s", job.metadata.name, self.namespace)
+        return Job(self, job, packed.key, packed.run, ranks)
+
+    def _plan(self, manifest: JSON, packed: Payload) -> Plan:
+        self._jobs.create(self.namespace, manifest, dry_run=True)
+        used, _ = self._kube.items(f"/api/v1/namespaces/{self.namespace}/resourcequotas")
+        quotas = [
+            {
+                "quota": quota["metadata"]["name"],
+                "resource": key,
+                "used": quota["status"].get("used", {}).get(key, "0"),
+                "hard": hard,
+            }
+            for quota in used
+            for key, hard in quota.get("status", {}).get("hard", {}).items()
+        ]
+        return Plan(manifest, packed.size, _totals(manifest), quotas)
+
+    def map(self, func: Callable[..., Any], items: Iterable[Any], /, **settings: Any) -> JobArray:
+        """Submits one job for each item, `func(item)`, with the settings of `run`.
+
+        A tuple is the positional arguments, a dictionary the keyword arguments. If one job cannot be
+        created, those before are deleted.
+        """
+        if self.local:
+            raise errors.ValidationError("local", "map needs a cluster; call run in a loop")
+        array = secrets.token_hex(4)
+        labels = {**settings.pop("labels", {}), LABEL_ARRAY: array}
+        base = settings.pop("name", None) or re.sub(r"-[0-9a-z]+$", "", _job_name(func))
+        jobs: list[Job] = []
+        try:
+            for index, item in enumerate(items):
+                args = item if isinstance(item, tuple) else () if isinstance(item, dict) else (item,)
+                kwargs = item if isinstance(item, dict) else {}
+                jobs.append(self.run(func, *args, **kwargs, name=f"{base}-{array}-{index}", labels=labels, **settings))
+        except BaseException:
+            JobArray(self, jobs, array).delete()
+            raise
+        return JobArray(self, jobs, array)
+
+    def job(self, name: str) -> Job:
+        """Returns a job that `run` created earlier, perhaps in another process.
+
+        It reads the key of the run from the job's Secret, for which it needs permission to get secrets.
+        """
+        job = self._jobs.get(name, self.namespace)
+        try:
+            secret = self._kube.get(f"/api/v1/namespaces/{self.namespace}/secrets/{_secret_name(name)}")
+        except errors.NotFoundError as error:
+            raise errors.NotFoundError(
+                f"TrainJob {name} was not created by run()",
+                status=404,
+                reason="NotARun",
+                remedy="Use TrainingClient for this job",
+            ) from error
+        labels = secret["metadata"]["labels"]
+        return Job(
+            self,
+            job,
+            base64.b64decode(secret["data"]["key"]),
+            labels[LABEL_RUN],
+            int(labels["training.kubeflow.org/ranks"]),
+        )
+
+    def jobs(self) -> list[Job]:
+        """Returns the jobs of the namespace that `run` created and that still exist."""
+        return [self.job(job.metadata.name) for job in self._jobs.all(self.namespace, LABEL_RUN)]
+
+
+AsyncClient = asynchronous(Client, "AsyncClient", __name__)
+
+
+def _count(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise errors.ValidationError(name, f"must be at least 1, not {value}")
+    return value
+
+
+def _job_name(func: Callable[..., Any]) -> str:
+    """Returns a new name that begins with the function's."""
+    words = re.sub(r"[^a-z0-9]+", "-", getattr(func, "__name__", "run").lower()).strip("-")
+    words = re.sub(r"^[^a-z]+", "", words)[:25].strip("-")
+    return f"{words or 'run'}-{secrets.token_hex(3)}"
+
+
+def _secret_name(job: str) -> str:
+    return f"{job}-run"
+
+
+def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
+    owner = {
+        "apiVersion": f"kubeflow.org/{VERSION}",
+        "kind": "TrainJob",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": _secret_name(job.metadata.name),
+            "labels": {LABEL_RUN: packed.run, "training.kubeflow.org/ranks": str(ranks)},
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "data": {name: base64.b64encode(content).decode() for name, content in packed.files.items()},
+    }
+
+
+def _totals(manifest: JSON) -> dict[str, float]:
+    """Returns the pods and the requests of a job that the manifest itself has."""
+    trainer = manifest["spec"]["trainer"]
+    totals: dict[str, float] = {
+        "pods": trainer["numNodes"] + 1,
+        "ranks": trainer["numNodes"] * trainer["slotsPerWorker"],
+    }
+    launcher = manifest["spec"].get("launcher", {}).get("resources", {})
+    for amounts, pods in ((trainer.get("resourcesPerNode", {}), trainer["numNodes"]), (launcher, 1)):
+        for name, amount in (amounts.get("requests") or amounts.get("limits") or {}).items():
+            totals[name] = totals.get(name, 0) + quantity(amount) * pods
+    return totals
+
+
+def default_code() -> Path:
+    """Returns the current folder: what `code="."` sends."""
+    return Path.cwd()

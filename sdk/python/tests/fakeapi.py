@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small API server that fails on demand. What a real one does is tested on a cluster."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import kubernetes.client
+
+from trireme._kube import Kube
+
+JSON = dict[str, Any]
+PLURALS = re.compile(r"^(/apis/[^/]+/[^/]+|/api/v1)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?$")
+
+
+class FakeAPI:
+    """Stores objects, sends watch events, and answers some requests with faults."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.objects: dict[tuple[str, str, str], JSON] = {}
+        self.history: list[tuple[int, str, str, str, JSON]] = []
+        self.version = 0
+        self.logs: dict[str, list[str]] = {}
+        self.ended_logs: set[str] = set()
+        self.faults: list[tuple[str, str, int, JSON, dict[str, str]]] = []
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.closing = False
+        api = self
+
+        class Handler(_Handler):
+            fake = api
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def kube(self, namespace: str = "default") -> Kube:
+        configuration = kubernetes.client.Configuration()
+        configuration.host = self.url
+        return Kube(configuration, namespace)
+
+    def close(self) -> None:
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def fault(
+        self, method: str, path: str, status: int, body: JSON | None = None, times: int = 1, **headers: str
+    ) -> None:
+        """Answers the next requests that match with a status. Status 0 closes the connection."""
+        self.faults += [(method, path, status, body or {}, headers)] * times
+
+    def count(self, method: str, path: str, **query: str) -> int:
+        matches = (r for r in self.requests if r[0] == method and re.fullmatch(path, r[1]))
+        return sum(all(r[2].get(k) == v for k, v in query.items()) for r in matches)
+
+    def put(self, plural: str, namespace: str, item: JSON, kind: str = "") -> JSON:
+        """Stores an object, as another client would."""
+        with self.changed:
+            name = item["metadata"]["name"]
+            known = self.objects.get((plural, namespace, name))
+            item = copy.deepcopy(item)
+            self.version += 1
+            meta = item["metadata"]
+            meta.setdefault("uid", known["metadata"]["uid"] if known else str(uuid.uuid4()))
+            meta.update(namespace=namespace, resourceVersion=str(self.version))
+            meta.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
+            self.objects[plural, namespace, name] = item
+            self._event(kind or ("MODIFIED" if known else "ADDED"), plural, namespace, item)
+            return item
+
+    def status(self, name: str, namespace: str = "default", plural: str = "trainjobs", **status: Any) -> None:
+        item = copy.deepcopy(self.objects[plural, namespace, name])
+        item["status"] = {**item.get("status", {}), **status}
+        self.put(plural, namespace, item)
+
+    def delete(self, plural: str, namespace: str, name: str) -> JSON:
+        with self.changed:
+            item = self.objects.pop((plural, namespace, name))
+            self.version += 1
+            item["metadata"]["resourceVersion"] = str(self.version)
+            self._event("DELETED", plural, namespace, item)
+            return item
+
+    def log(self, pod: str, *lines: str, end: bool = False) -> None:
+        with self.changed:
+            self.logs.setdefault(pod, []).extend(lines)
+            if end:
+                self.ended_logs.add(pod)
+            self.changed.notify_all()
+
+    def _event(self, kind: str, plural: str, namespace: str, item: JSON) -> None:
+        self.history.append((self.version, kind, plural, namespace, copy.deepcopy(item)))
+        self.changed.notify_all()
+
+
+def selected(item: JSON, query: dict[str, str]) -> bool:
+    labels = item["metadata"].get("labels", {})
+    for pair in filter(None, query.get("labelSelector", "").split(",")):
+        key, found, value = pair.partition("=")
+        if key not in labels or (found and labels[key] != value):
+            return False
+    field = query.get("fieldSelector", "")
+    return not field or field == f"metadata.name={item['metadata']['name']}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeAPI
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, status: int, body: JSON | bytes, **headers: str) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _error(self, status: int, reason: str, message: str) -> None:
+        self._answer(status, {"kind": "Status", "reason": reason, "message": message, "code": status})
+
+    def _serve(self) -> None:
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else {}
+        self.fake.requests.append((self.command, parts.path, query))
+        for index, (method, path, status, answer, headers) in enumerate(self.fake.faults):
+            watch = query.get("watch") == "true"
+            if (method == self.command or (method == "WATCH" and watch)) and re.fullmatch(path, parts.path):
+                del self.fake.faults[index]
+                if status == 0:
+                    self.close_connection = True
+                    return
+                return self._answer(status, answer, **headers)
+        match = PLURALS.match(parts.path)
+        assert match, parts.path
+        _, namespace, plural, name, part = match.groups()
+        namespace = namespace or ""
+        if part == "log":
+            return self._log(name, query)
+        if self.command == "POST":
+            return self._create(plural, namespace, body, query)
+        if query.get("watch") == "true":
+            return self._watch(plural, namespace, query)
+        if name is None:
+            return self._list(plural, namespace, query)
+        item = self.fake.objects.get((plural, namespace, name))
+        if item is None:
+            return self._error(404, "NotFound", f"{plural} {name} not found")
+        if self.command == "DELETE":
+            item = self.fake.delete(plural, namespace, name)
+        return self._answer(200, item)
+
+    do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815
+
+    def _create(self, plural: str, namespace: str, body: JSON, query: dict[str, str]) -> None:
+        if (plural, namespace, body["metadata"]["name"]) in self.fake.objects:
+            return self._error(409, "AlreadyExists", "exists")
+        if query.get("dryRun") != "All":
+            body = self.fake.put(plural, namespace, body)
+        self._answer(201, body)
+
+    def _list(self, plural: str, namespace: str, query: dict[str, str]) -> None:
+        with self.fake.changed:
+            items = [
+                item
+                for (p, n, _), item in sorted(self.fake.objects.items())
+                if p == plural and namespace in ("", n) and selected(item, query)
+            ]
+            version = str(self.fake.version)
+        start, limit = int(query.get("continue", 0)), int(query.get("limit", 10_000))
+        metadata = {"resourceVersion": version}
+        if start + limit < len(items):
+            metadata["continue"] = str(start + limit)
+        self._answer(200, {"metadata": metadata, "items": items[start : start + limit]})
+
+    def _begin(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def _watch(self, plural: str, namespace: str, query: dict[str, str]) -> None:
+        self._begin()
+        seen = int(query["resourceVersion"])
+        try:
+            while True:
+                with self.fake.changed:
+                    new = [e for e in self.fake.history if e[0] > seen and e[2] == plural and namespace in ("", e[3])]
+                    if not new and not self.fake.closing:
+                        self.fake.changed.wait(0.5)
+                for version, kind, _, _, item in new:
+                    seen = version
+                    if selected(item, query):
+                        self._chunk(json.dumps({"type": kind, "object": item}).encode() + b"\n")
+                if self.fake.closing:
+                    return self._chunk(b"")
+        except OSError:
+            self.close_connection = True
+
+    def _log(self, pod: str, query: dict[str, str]) -> None:
+        if pod not in self.fake.logs and ("pods", "default", pod) not in self.fake.objects:
+            return self._error(404, "NotFound", f"pod {pod} not found")
+        if "follow" not in query:
+            lines = self.fake.logs.get(pod, [])[-int(query.get("tailLines", 10_000)) :]
+            if query.get("timestamps"):
+                lines = ["2026-01-02T03:04:05.123456789Z " + line for line in lines]
+            return self._answer(200, "".join(line + "\n" for line in lines).encode())
+        self._begin()
+        sent = 0
+        try:
+            while True:
+                with self.fake.changed:
+                    lines = self.fake.logs.get(pod, [])[sent:]
+                    over = pod in self.fake.ended_logs or self.fake.closing
+                    if not lines and not over:
+                        self.fake.changed.wait(0.5)
+                for line in lines:
+                    sent += 1
+                    self._chunk(line.encode() + b"\n")
+                if over and not lines:
+                    return self._chunk(b"")
+        except OSError:
+            self.close_connection = True
