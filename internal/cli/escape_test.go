@@ -35,7 +35,7 @@ func hostileObjects() []client.Object {
 func TestControlCharactersAreHarmless(t *testing.T) {
 	for _, line := range []string{
 		"mpijob describe solve", "mpijob get", "mpijob get -o wide", "mpijob get -L team", "mpijob get solve -o jsonpath={.status.failureMessage}",
-		"mpijob get -o json", "mpijob get -o yaml", "diagnose solve", "mpijob wait solve", "training list", "trainjob describe later", "mpijob logs solve",
+		"mpijob get -o json", "mpijob get -o yaml", "diagnose solve", "mpijob wait solve", "training list", "trainjob describe later", "mpijob logs solve", "report",
 	} {
 		for name, terminal := range map[string]terminal{"file": noTerminal, "terminal": wide, "colours": colourful} {
 			t.Run(line+" to a "+name, func(t *testing.T) {
