@@ -262,21 +262,20 @@ func TestLaunchReportsNothingWithoutRanks(t *testing.T) {
 }
 
 // The workers of images with an sshd have no agent that could be asked.
-func TestLaunchWithImageSSHReportsItself(t *testing.T) {
-	t.Parallel()
+func TestImageSSHReportsOnlyTheLauncher(t *testing.T) {
 	operator := startOperator(t)
-	worker := startWorker(t, newKeys(t))
-	environment := append(operator.environment(), protocol.ImageSSHVariable+"=true")
-	command, _ := prepareLaunch(t, worker.keys, worker.port, "localhost\n", environment, sh(`exec env PMI_RANK=0 sleep 600`)...)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
+	for _, setting := range operator.environment()[:3] {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
 	}
-	got := operator.awaitMessage(t, "its own rank is reported", func(a protocol.Activity) bool { return len(a.Hosts) > 0 })
-	if len(got.Hosts) != 1 || len(got.Hosts[0].Ranks) != 1 {
-		t.Errorf("hosts %+v", got.Hosts)
+	t.Setenv(protocol.KeysVariable, t.TempDir()) // It has no keys of the job.
+	r := (&launch{self: "launcher", imageSSH: true, hosts: []string{"worker"}}).newReporter()
+	if r == nil || len(r.collector.workers) != 0 {
+		t.Fatalf("reporter %+v, want one without workers", r)
 	}
-	_ = command.Process.Signal(syscall.SIGTERM)
-	_ = command.Wait()
+	if hosts := r.look(t.Context(), false).Hosts; len(hosts) != 1 || hosts[0].Name != "launcher" {
+		t.Errorf("hosts %+v", hosts)
+	}
 }
 
 // A host that does not answer neither hides nor delays the others for long.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,10 +86,10 @@ func doing(state string, count rounds) protocol.Doing {
 		return protocol.Sleeping
 	case count.unknown > 0 || running < busyRounds:
 		return ""
-	case count.mpi > 0:
+	case 2*count.mpi >= count.system:
 		return protocol.SpinningInMPI
 	default:
-		// Only in the C library: it may copy memory for the program.
+		// Mostly in the C library: it may copy memory for the program.
 		return protocol.Computing
 	}
 }
@@ -156,7 +157,7 @@ func (s *sampler) sample(rank *rankProcess, count *rounds) {
 
 // codeOf returns where a running thread is.
 func (s *sampler) codeOf(id, thread int) (mpi.Code, error) {
-	address, err := instructionPointer(id, thread)
+	address, call, err := instructionPointer(id, thread)
 	s.isStuck = s.isStuck || errors.Is(err, os.ErrDeadlineExceeded)
 	if err != nil {
 		return 0, err
@@ -170,11 +171,20 @@ func (s *sampler) codeOf(id, thread int) (mpi.Code, error) {
 	}
 	for _, each := range s.maps[id] {
 		if each.from <= address && address < each.to {
-			return mpi.CodeOf(each.file), nil
+			code := mpi.CodeOf(each.file)
+			if code == mpi.SystemCode && isPolling(call) && s.usesMPI(id) {
+				// A thread that yields in a loop is always found where it returns from the kernel.
+				code = mpi.MPICode
+			}
+			return code, nil
 		}
 	}
 	// Code that was generated or loaded since.
 	return mpi.ProgramCode, nil
+}
+
+func (s *sampler) usesMPI(id int) bool {
+	return slices.ContainsFunc(s.maps[id], func(each mapping) bool { return mpi.CodeOf(each.file) == mpi.MPICode })
 }
 
 // mapping is a part of a process's memory that contains code.

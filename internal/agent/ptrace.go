@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,20 +52,21 @@ func onOwnThread(do func()) {
 	<-done
 }
 
-// instructionPointer stops a thread, reads where it is, and lets it continue. The agent is
+// instructionPointer stops a thread, reads where it is, and lets it continue. call is the
+// system call that it returns from, or -1. The agent is
 // an ancestor of the ranks, so that it may do so without a capability, unless the
 // container's seccomp profile or the kernel's settings refuse it. It reads no memory and
 // no registers but this one.
-func instructionPointer(id, thread int) (uint64, error) {
+func instructionPointer(id, thread int) (address uint64, call int64, err error) {
 	if err := ptrace(ptraceSeize, thread, 0); err != nil {
-		return 0, err
+		return 0, -1, err
 	}
 	if err := ptrace(ptraceInterrupt, thread, 0); err != nil {
-		return 0, err
+		return 0, -1, err
 	}
 	signal, err := awaitStop(id, thread)
 	if err != nil {
-		return 0, err
+		return 0, -1, err
 	}
 	// A signal that arrived at this moment is passed on.
 	defer func() { _ = ptrace(ptraceDetach, thread, uintptr(signal)) }()
@@ -72,13 +74,17 @@ func instructionPointer(id, thread int) (uint64, error) {
 	// on all architectures.
 	content, err := os.ReadFile(filepath.Join(threadDirectory(id, thread), "syscall"))
 	if err != nil {
-		return 0, err
+		return 0, -1, err
 	}
 	fields := strings.Fields(string(content))
 	if len(fields) < 3 {
-		return 0, fmt.Errorf("unexpected content of /proc/PID/syscall: %d fields", len(fields))
+		return 0, -1, fmt.Errorf("unexpected content of /proc/PID/syscall: %d fields", len(fields))
 	}
-	return strconv.ParseUint(fields[len(fields)-1], 0, 64)
+	if call, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
+		return 0, -1, err
+	}
+	address, err = strconv.ParseUint(fields[len(fields)-1], 0, 64)
+	return address, call, err
 }
 
 // awaitStop waits until a thread has stopped. It returns the signal that stopped it, or 0
@@ -111,6 +117,15 @@ func awaitStop(id, thread int) (signal int, err error) {
 	}
 	return 0, os.ErrDeadlineExceeded
 }
+
+// pollingCalls are the numbers of the system calls that programs poll with: sched_yield,
+// poll, ppoll, select, pselect6, epoll_wait, epoll_pwait.
+var pollingCalls = map[string][]int64{
+	"amd64": {24, 7, 271, 23, 270, 232, 281},
+	"arm64": {124, 73, 72, 22},
+}
+
+func isPolling(call int64) bool { return slices.Contains(pollingCalls[runtime.GOARCH], call) }
 
 func ptrace(request, thread int, data uintptr) error {
 	_, _, failure := syscall.RawSyscall6(syscall.SYS_PTRACE, uintptr(request), uintptr(thread), 0, data, 0, 0)

@@ -157,12 +157,14 @@ func (h *History) markActive(receivedAt time.Time, ranks []rankState) {
 // examine notes an examination, and reports whether it shows progress.
 func (h *History) examine(receivedAt time.Time, ranks []rankState) bool {
 	var computing []int
+	// A job with a stopped rank makes no progress, whatever the others do meanwhile.
 	isStuck := slices.ContainsFunc(ranks, func(one rankState) bool { return isStopped(one.state) })
 	for _, one := range ranks {
 		switch {
+		case isStuck:
 		case one.doing == protocol.Computing, one.doing == protocol.Sleeping && one.isActiveAsleep:
 			computing = append(computing, one.rank)
-		case one.doing == "" && one.isActiveAsleep && !isStuck:
+		case one.doing == "" && one.isActiveAsleep:
 			// It could not be examined, and may compute.
 			computing = append(computing, one.rank)
 		}

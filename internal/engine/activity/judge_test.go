@@ -125,6 +125,8 @@ func TestStalledJobs(t *testing.T) {
 			wantMessage: "rank 2 on b is stopped by a signal; the other 3 ranks wait"},
 		"a stopped rank beside ranks that cannot be examined": {play: play{ranks: []doing{isUnseen, isUnseen, isHalted, isUnseen}}, wantOdd: []OddRank{odd(2, isHalted)},
 			wantMessage: "rank 2 on b is stopped by a signal"},
+		"a stopped rank while others compute": {play: play{ranks: []doing{computes, computes, isHalted, spins}}, wantOdd: []OddRank{odd(2, isHalted)},
+			wantMessage: "rank 2 on b is stopped by a signal"},
 		"an endless loop": {play: play{ranks: []doing{spins, computes, spins, spins}}, wantOdd: []OddRank{odd(1, computes)}, wantSerial: true,
 			wantMessage: "only rank 1 on a computes; the other 3 ranks wait"},
 		"an endless loop while others sleep": {play: play{ranks: []doing{sleeping, computes}}, wantOdd: []OddRank{odd(1, computes)}, wantSerial: true,
