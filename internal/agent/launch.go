@@ -190,8 +190,9 @@ func (l *launch) run() protocol.Report {
 	// Open MPI's error output is on stderr, Hydra's on stdout.
 	var lastErrors, lastOutput tail
 	command.Stdin = os.Stdin
-	command.Stdout = withoutNoise{io.MultiWriter(os.Stdout, &lastOutput)} // A script may redirect mpirun's stderr to stdout.
-	command.Stderr = withoutNoise{io.MultiWriter(os.Stderr, &lastErrors)}
+	reporter := l.newReporter()
+	command.Stdout = withoutNoise{io.MultiWriter(reporter.watch(os.Stdout, &lastOutput)...)} // A script may redirect mpirun's stderr to stdout.
+	command.Stderr = withoutNoise{io.MultiWriter(reporter.watch(os.Stderr, &lastErrors)...)}
 	// A daemon of the user may keep the pipes open after the command has exited.
 	command.WaitDelay = 2 * time.Second
 	// The launcher is PID 1 of its container, and becomes the parent of orphans.
@@ -214,7 +215,10 @@ func (l *launch) run() protocol.Report {
 		return l.startFailure(err)
 	}
 	stuck := l.watchStragglers(command.Process)
+	stopReports := reporter.start()
 	children.wait(command)
+	reported := stopReports()
+	defer func() { <-reported }()
 	stop()
 	if host := stuck(); host != "" {
 		return l.stuckReport(host)

@@ -42,6 +42,9 @@ const (
 var scratch string
 
 func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		playRole(role)
+	}
 	flag.Parse()
 	// Most of these tests wait; two cores are no reason to wait in turn.
 	_ = flag.Set("test.parallel", "12")

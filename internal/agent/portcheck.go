@@ -319,7 +319,7 @@ func (we *workerEndpoint) ask(ctx context.Context, name string, request, answer 
 	defer stop()
 	accepted, reply, err := session.SendRequest(name, true, payload)
 	if err == nil && !accepted {
-		err = errors.New("its agent refuses to check ports")
+		err = errors.New("its agent refuses the request")
 	}
 	if err == nil {
 		err = json.Unmarshal(reply, answer)

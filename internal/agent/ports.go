@@ -237,6 +237,8 @@ func (w *Worker) answer(connection ssh.Conn, requests <-chan *ssh.Request) {
 			open, reply = openOwnPort(connection.LocalAddr(), request.Payload)
 		case callPortsRequest:
 			reply = callOthers(request.Payload)
+		case ranksRequest:
+			reply = w.answerRanks(request.Payload)
 		}
 		if request.WantReply {
 			text, err := json.Marshal(reply)

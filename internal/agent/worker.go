@@ -32,6 +32,7 @@ type Worker struct {
 	config    *ssh.ServerConfig
 	log       *slog.Logger
 	processes *processes
+	ranks     *rankReader
 	logins    *logins
 
 	mutex       sync.Mutex
@@ -41,7 +42,7 @@ type Worker struct {
 
 // NewWorker returns a worker with a host key, for clients with an authorized key.
 func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
-	worker := &Worker{log: log, processes: newProcesses(), logins: newLogins(), connections: map[ssh.Conn]bool{}}
+	worker := &Worker{log: log, processes: newProcesses(), ranks: newRankReader(), logins: newLogins(), connections: map[ssh.Conn]bool{}}
 	worker.config = &ssh.ServerConfig{
 		Config:        algorithms(),
 		ServerVersion: "SSH-2.0-Trireme",

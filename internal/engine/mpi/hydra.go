@@ -11,6 +11,9 @@ import (
 // hydraHostfileLine is the same for MPICH and Intel MPI.
 const hydraHostfileLine = "%s:%d\n"
 
+// hydraRank is the variable with the rank.
+const hydraRank = "PMI_RANK"
+
 // hydraCauses match error messages of MPICH's and Intel MPI's Hydra, which have a common
 // origin and still share most messages.
 func hydraCauses() []cause {

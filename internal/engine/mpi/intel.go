@@ -10,6 +10,7 @@ var intelMPI = implementation{
 	// mpiexec.hydra has no variable for it.
 	tagFlags:      []string{"-prepend-rank"},
 	portVariables: []string{intelName}, ports: intelPorts,
+	rankVariables: []string{hydraRank}, libraries: mpiLibraries("libimpi"),
 }
 
 // intelEnvironment configures Intel MPI's Hydra, which differs from MPICH's.

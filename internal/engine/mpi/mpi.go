@@ -2,8 +2,8 @@
 
 // Package mpi has the differences between implementations of MPI: the format of the
 // hostfile, the environment for mpirun, how output lines are tagged with their rank,
-// which lines are noise, and how mpirun's error output is parsed. It starts no process
-// and reads no file.
+// which lines are noise, how mpirun's error output is parsed, which variable has the rank
+// of a process, and which libraries are MPI's. It starts no process and reads no file.
 package mpi
 
 // Implementation is an implementation of MPI, by the names the job model uses.
@@ -50,6 +50,11 @@ type implementation struct {
 	ports         func(settings) Ports
 	// causes match its error messages.
 	causes func() []cause
+	// rankVariables have the rank of a process in MPI_COMM_WORLD; the first that is set
+	// counts.
+	rankVariables []string
+	// libraries are the beginnings of the names of its shared libraries.
+	libraries []string
 }
 
 // implementations are all of them. The order matters only where two match the same error

@@ -9,7 +9,8 @@ var mpich = implementation{
 	// with this flag.
 	tagFlags:      []string{"-prepend-rank"},
 	portVariables: mpichNames, ports: mpichPorts,
-	causes: hydraCauses,
+	causes:        hydraCauses,
+	rankVariables: []string{hydraRank}, libraries: mpiLibraries("libmpich", "libmpl"),
 }
 
 // mpichEnvironment configures MPICH's Hydra. The number of slots is in the hostfile:

@@ -11,6 +11,10 @@ var openMPI = implementation{
 	tagFlags:      []string{"--tag-output"},
 	portVariables: openMPINames(), ports: openMPIPorts,
 	causes: openMPICauses,
+	// PRRTE may start ranks of other libraries, which only have the second one.
+	rankVariables: []string{"OMPI_COMM_WORLD_RANK", "PMIX_RANK"},
+	// Its event loop is libevent. Open MPI 4 has components in files of their own.
+	libraries: mpiLibraries("libopen-pal", "libopen-rte", "liboshmem", "libprrte", "libmca_", "mca_", "libevent"),
 }
 
 // openMPIEnvironment configures Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the

@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,6 +120,33 @@ func programLines(stream string, errors bool) []outputLine {
 	return slices.DeleteFunc(lines, func(line outputLine) bool {
 		return strings.TrimSpace(line.text) == "" || patterns.foreign.MatchString(line.text)
 	})
+}
+
+// CutTag returns the rank that mpirun printed in front of a line, and the rest of the line.
+// Hydra's tag is only a number in brackets, which programs print, too: it counts only if
+// the job's output is tagged. It is fast, because every line of a job passes it.
+func CutTag(line []byte, isTagged bool) (rank int, rest []byte) {
+	const maxTag = 80
+	if len(line) == 0 || line[0] != '[' {
+		return -1, line
+	}
+	end := bytes.IndexByte(line[:min(len(line), maxTag)], ']')
+	if end < 0 {
+		return -1, line
+	}
+	tag, rest := line[1:end], line[end+1:]
+	if stream := []byte("<std"); bytes.HasPrefix(rest, stream) {
+		comma := bytes.LastIndexByte(tag, ',')
+		_, text, found := bytes.Cut(rest, []byte(">:"))
+		if rank := number(string(tag[comma+1:]), -1); comma >= 0 && found && rank >= 0 {
+			return rank, bytes.TrimPrefix(text, []byte(" "))
+		}
+		return -1, line
+	}
+	if rank := number(string(tag), -1); isTagged && rank >= 0 && len(rest) > 0 && rest[0] == ' ' {
+		return rank, rest[1:]
+	}
+	return -1, line
 }
 
 // withoutHelp drops the help texts that Open MPI prints between two rulers. They come
