@@ -41,6 +41,10 @@ const (
 	FailureResourceQuota FailureReason = "ResourceQuotaExceeded"
 )
 
+// CauseStalled is the failureCause of a job that was stopped because its ranks made no
+// progress.
+const CauseStalled = "Stalled"
+
 // Progress is the part of the status that both kinds share.
 type Progress struct {
 	// phase is the summary of the status: Pending, Running, Succeeded or Failed.
@@ -79,7 +83,8 @@ type Progress struct {
 	FailureMessage string `json:"failureMessage,omitempty"`
 
 	// failureCause is what Kubernetes reports for the pod that failed, such as OOMKilled,
-	// Evicted or ImagePullBackOff. It is empty where no pod failed.
+	// Evicted or ImagePullBackOff, or Stalled if the ranks made no progress. It is empty
+	// where no pod failed.
 	// +optional
 	FailureCause string `json:"failureCause,omitempty"`
 
