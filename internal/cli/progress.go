@@ -49,10 +49,21 @@ func (d *description) progress(j *view) {
 }
 
 func (d *description) progressLine(j *view, status *training.TrainerStatus) string {
+	text := progressText(j, status)
+	if percentage := status.ProgressPercentage; percentage != nil {
+		text = bar(*percentage, 100, barWidth) + " " + text
+	}
+	if updated := status.LastUpdatedTime; updated != nil && !j.Finished() {
+		text += fmt.Sprintf(", reported %s ago", age(d.now, updated.Time))
+	}
+	return text
+}
+
+// progressText is how far a training is: 45%, step 45 of 100, about 2m0s left.
+func progressText(j *view, status *training.TrainerStatus) string {
 	var parts []string
 	if percentage := status.ProgressPercentage; percentage != nil {
-		full := int(*percentage) * barWidth / 100
-		parts = append(parts, fmt.Sprintf("[%s%s] %d%%", strings.Repeat("#", full), strings.Repeat("-", barWidth-full), *percentage))
+		parts = append(parts, fmt.Sprintf("%d%%", *percentage))
 	}
 	switch {
 	case status.Step != nil && status.TotalSteps != nil:
@@ -62,9 +73,6 @@ func (d *description) progressLine(j *view, status *training.TrainerStatus) stri
 	}
 	if left := status.EstimatedRemainingSeconds; left != nil && !j.Finished() {
 		parts = append(parts, fmt.Sprintf("about %s left", time.Duration(*left)*time.Second))
-	}
-	if updated := status.LastUpdatedTime; updated != nil && !j.Finished() {
-		parts = append(parts, fmt.Sprintf("reported %s ago", age(d.now, updated.Time)))
 	}
 	return strings.Join(parts, ", ")
 }
