@@ -9,6 +9,7 @@ If CHECKPOINT_DIRECTORY is set, rank 0 saves the state of the training there. A 
 that finds a checkpoint continues from it, also with another number of ranks.
 """
 
+import json
 import math
 import os
 import socket
@@ -190,6 +191,9 @@ def main():
     begin = time.monotonic()
     for epoch in range(done, EPOCHS):
         loss = train_epoch(world, epoch, math.ceil(total / BATCH), weights, velocity, *train)
+        if is_first:
+            # Trireme reads such lines: odh shows the progress and when the training will be complete.
+            print("trireme: " + json.dumps({"step": epoch + 1, "of": EPOCHS, "loss": round(float(loss), 4)}), flush=True)
         if (epoch + 1) % REPORT_EPOCHS == 0:
             accuracy = test_accuracy(world, weights, *test)
             if is_first:

@@ -41,6 +41,10 @@ const (
 	FailureResourceQuota FailureReason = "ResourceQuotaExceeded"
 )
 
+// CauseStalled is the failureCause of a job that was stopped because its ranks made no
+// progress.
+const CauseStalled = "Stalled"
+
 // Progress is the part of the status that both kinds share.
 type Progress struct {
 	// phase is the summary of the status: Pending, Running, Succeeded or Failed.
@@ -79,7 +83,8 @@ type Progress struct {
 	FailureMessage string `json:"failureMessage,omitempty"`
 
 	// failureCause is what Kubernetes reports for the pod that failed, such as OOMKilled,
-	// Evicted or ImagePullBackOff. It is empty where no pod failed.
+	// Evicted or ImagePullBackOff, or Stalled if the ranks made no progress. It is empty
+	// where no pod failed.
 	// +optional
 	FailureCause string `json:"failureCause,omitempty"`
 
@@ -109,9 +114,102 @@ type Progress struct {
 	// +optional
 	Timeline []TimelineEntry `json:"timeline,omitempty"`
 
+	// trainerStatus is the progress that the training reports.
+	// +optional
+	TrainerStatus *TrainerStatus `json:"trainerStatus,omitempty"`
+
+	// ranks summarizes the MPI processes of the job, as its agents see them.
+	// +optional
+	Ranks *Ranks `json:"ranks,omitempty"`
+
 	// observedGeneration is the generation of the job that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// TrainerStatus is the progress of a training. Its fields have the names of Kubeflow
+// Trainer's progress protocol.
+type TrainerStatus struct {
+	// step is the last step that the training has completed.
+	// +optional
+	Step *int64 `json:"step,omitempty"`
+
+	// totalSteps is the number of steps of the training, if it is known.
+	// +optional
+	TotalSteps *int64 `json:"totalSteps,omitempty"`
+
+	// progressPercentage is how much of the training is completed, from 0 to 100.
+	// +optional
+	ProgressPercentage *int32 `json:"progressPercentage,omitempty"`
+
+	// estimatedRemainingSeconds is how long the training still takes. If the training
+	// does not report it, it is estimated from the time that the last steps took.
+	// +optional
+	EstimatedRemainingSeconds *int64 `json:"estimatedRemainingSeconds,omitempty"`
+
+	// metrics are the last values that the training reported, such as its loss. At most
+	// 256.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Metrics []TrainerMetric `json:"metrics,omitempty"`
+
+	// lastUpdatedTime is when the training last reported progress.
+	// +optional
+	LastUpdatedTime *metav1.Time `json:"lastUpdatedTime,omitempty"`
+}
+
+// TrainerMetric is a value that a training reports.
+type TrainerMetric struct {
+	// name of the metric, at most 64 characters.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Name string `json:"name"`
+
+	// value of the metric as text, at most 64 characters.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Value string `json:"value"`
+}
+
+// Ranks summarizes the MPI processes of a job.
+type Ranks struct {
+	// running is the number of ranks whose process exists.
+	// +required
+	Running int32 `json:"running"`
+
+	// total is the number of ranks that the job has slots for.
+	// +required
+	Total int32 `json:"total"`
+
+	// odd are the ranks that a stalled or slow job waits for, at most 16.
+	// +listType=map
+	// +listMapKey=rank
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Odd []OddRank `json:"odd,omitempty"`
+}
+
+// OddRank is a rank that differs from the others.
+type OddRank struct {
+	// rank of the process in MPI_COMM_WORLD.
+	// +required
+	Rank int32 `json:"rank"`
+
+	// host that the rank runs on, as the hostfile names it.
+	// +optional
+	Host string `json:"host,omitempty"`
+
+	// doing is what the rank does: Computing, SpinningInMPI, Sleeping or Stopped. It is
+	// empty if that is not known.
+	// +optional
+	Doing string `json:"doing,omitempty"`
+
+	// waitsFor is the wait channel of the kernel that the rank sleeps in, or the peer of
+	// the connection that it waits for.
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
 // FailedProcess is the process that failed, as mpirun and the program report it.
@@ -219,10 +317,10 @@ type WorkerPodStatus struct {
 // TimelineEntry is a step that a job has reached.
 type TimelineEntry struct {
 	// step that was reached. WorkersReached: the launcher has logged in to every
-	// worker and has checked the ports that MPI uses. FirstRankUp: mpirun has logged
-	// in to the last worker to start processes there; the processes and MPI_Init
-	// start after that and are not measured. FirstRankUp is set when the launcher has
-	// finished. It is missing if the workers run the sshd of their image.
+	// worker and has checked the ports that MPI uses. FirstRankUp: the first rank has
+	// been started, as the agents report while the job runs. Without such a report, it
+	// is set when the launcher has finished, to the time when mpirun had logged in to
+	// the last worker; it is then missing if the workers run the sshd of their image.
 	// +required
 	Step TimelineStep `json:"step"`
 
@@ -247,7 +345,8 @@ const (
 	// StepWorkersReached: the launcher has logged in to every worker, and has checked the
 	// ports that MPI uses.
 	StepWorkersReached TimelineStep = "WorkersReached"
-	// StepFirstRankUp: mpirun has logged in to the last worker to start processes there.
+	// StepFirstRankUp: the first rank has been started or, if that was not reported, mpirun
+	// has logged in to the last worker.
 	StepFirstRankUp TimelineStep = "FirstRankUp"
 	// StepFinished: the job has finished.
 	StepFinished TimelineStep = "Finished"

@@ -5,6 +5,8 @@ package v2alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
 )
 
 // TrainingRuntime is a runtime for the TrainJobs of its own namespace.
@@ -75,6 +77,18 @@ type TrainingRuntimeSpec struct {
 	// constraints limit the jobs that use this runtime.
 	// +optional
 	Constraints *Constraints `json:"constraints,omitempty"`
+
+	// hang sets what happens if the ranks of a job make no progress. Default: the
+	// operator's configuration.
+	// +optional
+	Hang *training.Hang `json:"hang,omitempty"`
+
+	// progressPattern is a regular expression (RE2) that finds the progress of a training
+	// in the lines of its output: its first group is the step, a second group the number
+	// of steps, for example epoch (\d+) of (\d+). A job can set its own.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ProgressPattern string `json:"progressPattern,omitempty"`
 
 	// template of the pods.
 	// +required

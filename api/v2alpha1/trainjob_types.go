@@ -106,6 +106,10 @@ type TrainJobSpec struct {
 	// +optional
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
+	// hang sets what happens if the ranks make no progress. Default: the runtime's.
+	// +optional
+	Hang *training.Hang `json:"hang,omitempty"`
+
 	// managedBy names the controller of the job: kubeflow.org/trainjob-controller, or
 	// an empty value, is this operator. MultiKueue does not run TrainJobs. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
@@ -200,6 +204,14 @@ type Trainer struct {
 	// the runtime's.
 	// +optional
 	SlotsPerWorker *int32 `json:"slotsPerWorker,omitempty"`
+
+	// progressPattern is a regular expression (RE2) that finds the progress of the training
+	// in the lines of its output: its first group is the step, a second group the number
+	// of steps, for example epoch (\d+) of (\d+). Default: the runtime's. Lines of the
+	// form trireme: {"step": 10, "of": 100} need no pattern.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ProgressPattern string `json:"progressPattern,omitempty"`
 }
 
 // Launcher has the settings of the pod that runs mpirun.
@@ -267,7 +279,7 @@ type InitializerStorage struct {
 // TrainJobStatus is the observed state of a TrainJob.
 type TrainJobStatus struct {
 	// conditions of the job: GangScheduling, LauncherReady, WorkersReady,
-	// TrainingComplete, Suspended, Failed.
+	// TrainingComplete, Suspended, Failed, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -306,4 +318,6 @@ const (
 	ConditionSuspended = "Suspended"
 	// ConditionFailed is true when the job has failed.
 	ConditionFailed = "Failed"
+	// ConditionStalled is true while the ranks of the job make no progress.
+	ConditionStalled = training.ConditionStalled
 )

@@ -495,6 +495,11 @@ func (in *TrainJobSpec) DeepCopyInto(out *TrainJobSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Hang != nil {
+		in, out := &in.Hang, &out.Hang
+		*out = new(training.Hang)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ManagedBy != nil {
 		in, out := &in.ManagedBy, &out.ManagedBy
 		*out = new(string)
@@ -674,6 +679,11 @@ func (in *TrainingRuntimeSpec) DeepCopyInto(out *TrainingRuntimeSpec) {
 	if in.Constraints != nil {
 		in, out := &in.Constraints, &out.Constraints
 		*out = new(Constraints)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.Hang != nil {
+		in, out := &in.Hang, &out.Hang
+		*out = new(training.Hang)
 		(*in).DeepCopyInto(*out)
 	}
 	in.Template.DeepCopyInto(&out.Template)

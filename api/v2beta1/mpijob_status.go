@@ -12,7 +12,7 @@ import (
 // MPIJobStatus is the observed state of an MPIJob.
 type MPIJobStatus struct {
 	// conditions of the job: Created, Pending, Running, Restarting, Suspended,
-	// Succeeded, Failed.
+	// Succeeded, Failed, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -106,4 +106,6 @@ const (
 	JobSucceeded JobConditionType = "Succeeded"
 	// JobFailed is true when the job failed.
 	JobFailed JobConditionType = "Failed"
+	// JobStalled is true while the ranks of the job make no progress.
+	JobStalled JobConditionType = training.ConditionStalled
 )

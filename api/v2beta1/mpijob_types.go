@@ -108,6 +108,14 @@ type MPIJobSpec struct {
 	// false; unused workers are then only reported.
 	// +optional
 	RequireAllHosts *bool `json:"requireAllHosts,omitempty"`
+
+	// progressPattern is a regular expression (RE2) that finds the progress of the training
+	// in the lines of its output: its first group is the step, a second group the number
+	// of steps, for example epoch (\d+) of (\d+). Lines of the form
+	// trireme: {"step": 10, "of": 100} need no pattern.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ProgressPattern string `json:"progressPattern,omitempty"`
 }
 
 // MPIReplicaType is the role of a pod.
@@ -179,6 +187,11 @@ type RunPolicy struct {
 	// false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
+
+	// hang sets what happens if the ranks make no progress. Default: the operator's
+	// configuration.
+	// +optional
+	Hang *training.Hang `json:"hang,omitempty"`
 
 	// managedBy names the controller of the job: training.kubeflow.org/trireme is
 	// this operator; kubeflow.org/mpi-operator, or no value, is mpi-operator if it

@@ -269,6 +269,11 @@ func (in *RunPolicy) DeepCopyInto(out *RunPolicy) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Hang != nil {
+		in, out := &in.Hang, &out.Hang
+		*out = new(training.Hang)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ManagedBy != nil {
 		in, out := &in.ManagedBy, &out.ManagedBy
 		*out = new(string)

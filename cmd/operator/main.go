@@ -29,6 +29,7 @@ func main() {
 func run() error {
 	configuration := flag.String("config", "", "configuration file (default: built-in defaults)")
 	namespace := flag.String("namespace", os.Getenv("POD_NAMESPACE"), "namespace that the operator runs in (POD_NAMESPACE)")
+	podIP := flag.String("pod-ip", os.Getenv("POD_IP"), "address of the operator's pod, which receives the reports of jobs (POD_IP)")
 	probes := flag.String("health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	logging := zap.Options{}
 	logging.BindFlags(flag.CommandLine)
@@ -50,7 +51,7 @@ func run() error {
 	}
 	// Logs are on stderr, so that stdout only has audit lines.
 	manager, err := operator.New(connection, operator.Options{
-		Config: settings, Namespace: *namespace, ProbeAddress: *probes, Audit: os.Stdout,
+		Config: settings, Namespace: *namespace, PodIP: *podIP, ProbeAddress: *probes, Audit: os.Stdout,
 	})
 	if err != nil {
 		return err

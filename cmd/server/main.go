@@ -60,6 +60,8 @@ type settings struct {
 	certificateNames         commaList
 	namespace                string
 	prometheus               prometheus
+	reportsURL               string
+	reportsDirectory         string
 	origins                  commaList
 	proxy                    auth.ProxyOptions
 	limits                   httpserver.Limits
@@ -98,6 +100,8 @@ func parse(arguments []string) (*settings, error) {
 	flags.StringVar(&settings.prometheus.address, "prometheus-url", "", "URL of the Prometheus with the resource usage of pods; default: the metrics API is used")
 	flags.StringVar(&settings.prometheus.tokenFile, "prometheus-token-file", "", "File with the token for Prometheus, reloaded when it changes")
 	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "PEM file with the CA of Prometheus; default: the CAs of the system")
+	flags.StringVar(&settings.reportsURL, "reports-url", "", "URL of the operator's port for reports, to read the ranks of jobs; default: they are not available")
+	flags.StringVar(&settings.reportsDirectory, "reports-directory", "/run/trireme/reports", "Directory with the token and the CA (ca.crt) for that port, reloaded when they change")
 	flags.Var(&settings.origins, "allowed-origins", "Other origins whose web pages may send requests, as https://host:port, separated by commas")
 	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "PEM file with the CA of trusted proxies; without it, headers never identify the user")
 	flags.Var((*commaList)(&settings.proxy.Names), "proxy-names", "Names of trusted proxies in their certificates (common name, DNS name or URI), separated by commas")

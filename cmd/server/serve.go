@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
@@ -47,8 +48,12 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	if err != nil {
 		return err
 	}
+	reports, err := settings.connectReports()
+	if err != nil {
+		return err
+	}
 	if err := server.Join(options, server.Parts{
-		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, OperatorNamespace: settings.namespace,
+		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, Reports: reports, OperatorNamespace: settings.namespace,
 	}); err != nil {
 		return err
 	}
@@ -109,6 +114,15 @@ func newOptions(cluster *rest.Config, settings *settings, cache *jobwatch.Cache)
 		}},
 		Grace: settings.grace, Drain: settings.drain, Version: version, Audit: os.Stdout,
 	}, nil
+}
+
+// connectReports returns a client for the operator's port for reports, or nil if none is
+// configured.
+func (s *settings) connectReports() (*jobreports.Client, error) {
+	if s.reportsURL == "" {
+		return nil, nil
+	}
+	return jobreports.New(s.reportsURL, s.reportsDirectory)
 }
 
 // connect returns a client for Prometheus, or nil if none is configured.

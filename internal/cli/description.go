@@ -95,6 +95,7 @@ func (d *description) head(j *view, related *relatedObjects) {
 			d.field("Image", containers[0].Image)
 		}
 	}
+	d.progress(j)
 	d.field("Restarts", restarts(j, related.model))
 	d.field("Queue", j.GetLabels()[training.LabelQueue])
 }

@@ -80,6 +80,8 @@ type liveView struct {
 	// that is not possible.
 	status, printed string
 	logging         bool
+	// progress is the last progress that was shown.
+	progress string
 	// restarts is the number of restarts that were shown.
 	restarts int32
 }
@@ -91,6 +93,7 @@ func (screen *liveView) show(j *view) {
 	screen.wipe()
 	screen.showSteps(j)
 	screen.showRestart(j)
+	screen.showProgress(j)
 	if j.Finished() {
 		screen.status = ""
 		return
@@ -120,6 +123,17 @@ func (screen *liveView) showRestart(j *view) {
 	screen.restarts = j.Restart.Count
 	if screen.terminal.live && screen.logging {
 		fmt.Fprintf(screen.to, "%s: %s\n", j.State(), strings.Join(strings.Fields(j.Explanation()), " "))
+	}
+}
+
+// showProgress prints the progress that the training reports, when it changes.
+func (screen *liveView) showProgress(j *view) {
+	if j.TrainerStatus == nil || j.Phase != training.PhaseRunning {
+		return
+	}
+	if text := progressText(j, j.TrainerStatus); text != "" && text != screen.progress {
+		screen.progress = text
+		fmt.Fprintln(screen.to, screen.terminal.paint(dim, "Progress: "+text))
 	}
 }
 

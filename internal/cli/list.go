@@ -314,7 +314,7 @@ func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1
 	if both {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column("Kind", 0))
 	}
-	for _, name := range []string{"Status", "Workers", "Duration", "Age"} {
+	for _, name := range []string{"Status", "Workers", "Progress", "Duration", "Age"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
 	}
 	for _, name := range []string{"GPU", "MPI", "Runtime", "Queue", "Failure", "Image"} {
@@ -325,7 +325,7 @@ func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1
 		if both {
 			cells = append(cells, string(j.Kind.Kind))
 		}
-		cells = append(cells, j.State(), j.Workers(), runTime(j, now), age(now, j.GetCreationTimestamp().Time))
+		cells = append(cells, j.State(), j.Workers(), progressCell(j), runTime(j, now), age(now, j.GetCreationTimestamp().Time))
 		if l.wide {
 			cells = append(cells, l.models.details(ctx, j)...)
 		}

@@ -64,6 +64,7 @@ Objects that you no longer request are not deleted.`,
 	flags.StringVar(&p.defaultRequests, "default-requests", "cpu=100m,memory=128Mi", `Requests of containers that set none; "" creates no LimitRange`)
 	flags.StringVar(&p.isolation, "isolation", string(defaults.Isolation), "Which pods a job can reach: Namespace (all jobs of the namespace), Job (only its own pods; every job needs a network policy) or None (no NetworkPolicies)")
 	flags.Int32SliceVar(&p.settings.EgressPorts, "egress-ports", defaults.EgressPorts, "TCP ports that jobs can reach on any address")
+	flags.StringVar(&p.settings.OperatorNamespace, "operator-namespace", defaults.OperatorNamespace, "Namespace of Trireme's operator, to which jobs report their progress")
 	flags.StringVar(&p.settings.PullSecret, "pull-secret", "", "Image pull secret to copy, as NAMESPACE/NAME")
 	flags.StringVar(&p.settings.PodSecurity, "pod-security", defaults.PodSecurity, "PodSecurity level: restricted, baseline or privileged")
 	flags.StringVar(&p.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the objects, server also validates them in the cluster")

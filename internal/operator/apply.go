@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -368,10 +369,12 @@ func fillKeys(secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	secret.Data = map[string][]byte{
+	keys := map[string][]byte{
 		protocol.ClientKey: user.Private, protocol.ClientPublicKey: user.Public, protocol.AuthorizedKeys: user.Public,
 		protocol.HostKey: host.Private, protocol.HostPublicKey: host.Public,
 	}
+	maps.Copy(keys, secret.Data)
+	secret.Data = keys
 	return nil
 }
 

@@ -37,7 +37,9 @@ type clusterInfo struct {
 	reader    client.Reader
 	discovery discovery.DiscoveryInterface
 	domain    string
-	jobSets   atomic.Bool
+	// reports is where jobs report their progress; nil if they cannot.
+	reports *reportPort
+	jobSets atomic.Bool
 
 	mutex sync.Mutex
 	asked time.Time
@@ -113,7 +115,7 @@ func (ci *clusterInfo) hasJobSet() bool { return ci.jobSets.Load() }
 // starting.
 func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous diagnosis.Previous) (environment, *diagnosis.Condition, error) {
 	env := environment{Environment: plan.Environment{
-		InitializerImage: ci.settings.Initializer.Image, ClusterDomain: ci.domain, EgressPorts: ci.settings.Network.EgressPorts,
+		InitializerImage: ci.settings.Initializer.Image, ClusterDomain: ci.domain, EgressPorts: ci.settings.Network.EgressPorts, Reports: ci.reports.environment(),
 	}}
 	known, err := ci.discover(ctx)
 	if err != nil {

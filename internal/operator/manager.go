@@ -44,6 +44,9 @@ type Options struct {
 	Config *config.Config
 	// Namespace that the operator itself runs in.
 	Namespace string
+	// PodIP is the address of the operator's own pod, which receives reports; empty outside
+	// of a pod.
+	PodIP string
 	// ProbeAddress serves /healthz and /readyz; "0" serves nothing.
 	ProbeAddress string
 	// Audit gets one line for each change of a job.
@@ -96,7 +99,15 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("write the paths of the webhooks: %w", err)
 	}
 	audit := admission.NewAudit(options.Audit)
-	if err := addReconcilers(manager, options.Config, audit, metrics.Registry); err != nil {
+	var authorities client.Reader
+	if secrets != nil {
+		authorities = secrets
+	}
+	port, err := newReportPort(options, authorities)
+	if err != nil {
+		return nil, err
+	}
+	if err := addReconcilers(manager, options.Config, audit, metrics.Registry, port); err != nil {
 		return nil, err
 	}
 	handlers := admission.Handlers(validation.NewRules(options.Config, onOpenShift), options.Config.MPIJobs.Manage, manager.GetCache(),
@@ -131,7 +142,7 @@ func NewForNamespace(connection *rest.Config, options Options, namespace string)
 	if err != nil {
 		return nil, fmt.Errorf("set up: %w", err)
 	}
-	return manager, addReconcilers(manager, options.Config, admission.NewAudit(options.Audit), prometheus.NewRegistry())
+	return manager, addReconcilers(manager, options.Config, admission.NewAudit(options.Audit), prometheus.NewRegistry(), nil)
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,verbs=create

@@ -18,12 +18,14 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
+	"github.com/trireme-mpi/trireme/internal/operator/reports"
 )
 
 // Reconciler runs the jobs of one kind, from submission until they have finished. It
@@ -44,6 +46,10 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	reporter *reporter
 	memory   memory
+	// reports has what jobs have reported, and reported the jobs whose status should show
+	// it. Both are nil if no reports are received.
+	reports  *reports.Store
+	reported chan event.GenericEvent
 	// snapshots are the runtimes of TrainJobs; nil for other kinds.
 	snapshots *snapshots
 }
@@ -155,6 +161,7 @@ func (r *Reconciler) reconcileJob(ctx context.Context, object client.Object, j *
 		scope.observed.Obstacle = r.memory.obstacles.answer(j.UID)
 	}
 	scope.observed.GangMessage = scope.env.gangMessage
+	scope.observed.Reported = r.reportedOf(scope)
 	verdict, err := r.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -282,6 +289,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 		return fmt.Errorf("write the status of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
 	r.memory.writes.add(writtenKey{job: j.UID}, changed)
+	if verdict.Stage == plan.Finished {
+		r.reports.Finish(j.UID)
+	}
 	r.reporter.report(changed, j, scope.previous, verdict, r.recorder)
 	scope.object = changed
 	return nil

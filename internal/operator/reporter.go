@@ -35,6 +35,9 @@ const (
 	eventSuspended   = "JobSuspended"
 	eventResumed     = "JobResumed"
 	eventUnusedHosts = "NotAllHostsUsed"
+	eventStalled     = "JobStalled"
+	eventProgress    = "ProgressResumed"
+	eventStraggler   = "StragglerDetected"
 	maxEventNote     = 1000
 	maxPodEvents     = 3
 	eventAction      = "Run"
@@ -84,6 +87,12 @@ func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.P
 	}
 	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
 		writer.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, j.Lifetime.BackoffLimit, restart.Reason, restart.Message)
+	}
+	switch {
+	case verdict.Stalled.Yes && !previous.Stalled.Yes:
+		writer.warning(eventStalled, "%s", verdict.Stalled.Message)
+	case previous.Stalled.Yes && !verdict.Stalled.Yes && verdict.Phase == training.PhaseRunning:
+		writer.normal(eventProgress, "%s", verdict.Stalled.Message)
 	}
 	writer.podWarnings(previous, verdict)
 	r.reportEnd(writer, object, j, previous, verdict)

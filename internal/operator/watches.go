@@ -42,6 +42,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
+	"github.com/trireme-mpi/trireme/internal/operator/reports"
 )
 
 const (
@@ -96,7 +97,7 @@ func trimPod(object any) (any, error) {
 }
 
 // addReconcilers makes the manager run the jobs of both kinds.
-func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit, registry prometheus.Registerer) error {
+func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit, registry prometheus.Registerer, port *reportPort) error {
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(manager.GetConfig(), manager.GetHTTPClient())
 	if err != nil {
 		return err
@@ -110,6 +111,11 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	})
 	if err != nil {
 		return err
+	}
+	if port != nil {
+		if err := receiveReports(manager, port, reconcilers, registry); err != nil {
+			return err
+		}
 	}
 	// Whether the cluster has JobSet must be known before the first reconcile: otherwise
 	// a running job would look like one without a JobSet.
@@ -126,6 +132,19 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	return forgetNamespaces(manager.GetCache(), reconcilers)
 }
 
+// receiveReports makes the leader receive the reports of jobs.
+func receiveReports(manager ctrl.Manager, port *reportPort, reconcilers []*Reconciler, registry prometheus.Registerer) error {
+	store, err := reports.NewStore(clock.RealClock{}, registry)
+	if err != nil {
+		return err
+	}
+	addReports(store, reconcilers)
+	for _, reconciler := range reconcilers {
+		reconciler.cluster.reports = port
+	}
+	return port.serve(manager, store, reportedJobs(reconcilers))
+}
+
 // forgetNamespaces drops the metrics of deleted namespaces: otherwise the number of
 // series would grow without limit.
 func forgetNamespaces(informers cache.Cache, reconcilers []*Reconciler) error {
@@ -140,6 +159,7 @@ func forgetNamespaces(informers cache.Cache, reconcilers []*Reconciler) error {
 		}
 		for _, reconciler := range reconcilers {
 			reconciler.reporter.metrics.forget(key)
+			reconciler.reports.ForgetNamespace(key)
 		}
 	}})
 	return err
@@ -229,6 +249,9 @@ func (r *Reconciler) newBuilder(manager ctrl.Manager, workers int) *builder.Buil
 			NewQueue:                newLeadersQueue(manager.Elected()),
 		}).
 		WatchesRawSource(source.Func(r.enqueueAllWhenLeading(manager.Elected())))
+	if r.reported != nil {
+		building = building.WatchesRawSource(source.Channel(r.reported, &handler.EnqueueRequestForObject{}))
+	}
 	for _, watched := range r.Watches() {
 		building = building.Watches(watched.Object, watched.Handler)
 	}
@@ -283,6 +306,7 @@ func (r *Reconciler) jobs() handler.EventHandler {
 // forget drops everything about a deleted job.
 func (r *Reconciler) forget(deleted client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	r.memory.forget(deleted.GetUID())
+	r.reports.Forget(deleted.GetUID())
 	r.reporter.metrics.starts.take(deleted.GetUID())
 	r.snapshots.forget(deleted, queue)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/grpcapi"
@@ -35,6 +36,8 @@ type Parts struct {
 	Jobs func(*auth.Caller) jobwatch.Source
 	// Prometheus has the resource usage of pods; nil if there is none.
 	Prometheus *usage.Prometheus
+	// Reports asks the operator for the reports of jobs; nil if that is not possible.
+	Reports *jobreports.Client
 	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 	// Codes sign the dashboard's users in; nil if they sign in with a token.
@@ -45,7 +48,7 @@ type Parts struct {
 // version and log must be set.
 func Join(options *httpserver.Options, parts Parts) error {
 	service := jobservice.New(jobservice.Options{
-		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
+		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Reports: parts.Reports, Clock: clock.RealClock{}, Log: options.Log,
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
 	api, err := rest.New(service, rest.Options{

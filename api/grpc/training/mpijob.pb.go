@@ -1172,8 +1172,10 @@ type MPIJobSpec struct {
 	// launcher_creation_policy is AtStartup or WaitForWorkersReady.
 	LauncherCreationPolicy string `protobuf:"bytes,8,opt,name=launcher_creation_policy,json=launcherCreationPolicy,proto3" json:"launcher_creation_policy,omitempty"`
 	// clean_pod_policy is Running, All or None.
-	CleanPodPolicy  *string          `protobuf:"bytes,9,opt,name=clean_pod_policy,json=cleanPodPolicy,proto3,oneof" json:"clean_pod_policy,omitempty"`
-	RequireAllHosts *bool            `protobuf:"varint,10,opt,name=require_all_hosts,json=requireAllHosts,proto3,oneof" json:"require_all_hosts,omitempty"`
+	CleanPodPolicy  *string `protobuf:"bytes,9,opt,name=clean_pod_policy,json=cleanPodPolicy,proto3,oneof" json:"clean_pod_policy,omitempty"`
+	RequireAllHosts *bool   `protobuf:"varint,10,opt,name=require_all_hosts,json=requireAllHosts,proto3,oneof" json:"require_all_hosts,omitempty"`
+	// progress_pattern is a regular expression that finds the progress in the output.
+	ProgressPattern string           `protobuf:"bytes,11,opt,name=progress_pattern,json=progressPattern,proto3" json:"progress_pattern,omitempty"`
 	OtherFields     *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1279,6 +1281,13 @@ func (x *MPIJobSpec) GetRequireAllHosts() bool {
 	return false
 }
 
+func (x *MPIJobSpec) GetProgressPattern() string {
+	if x != nil {
+		return x.ProgressPattern
+	}
+	return ""
+}
+
 func (x *MPIJobSpec) GetOtherFields() *structpb.Struct {
 	if x != nil {
 		return x.OtherFields
@@ -1364,9 +1373,11 @@ type RunPolicy struct {
 	SchedulingPolicy        *SchedulingPolicy      `protobuf:"bytes,5,opt,name=scheduling_policy,json=schedulingPolicy,proto3" json:"scheduling_policy,omitempty"`
 	Suspend                 *bool                  `protobuf:"varint,6,opt,name=suspend,proto3,oneof" json:"suspend,omitempty"`
 	ManagedBy               *string                `protobuf:"bytes,7,opt,name=managed_by,json=managedBy,proto3,oneof" json:"managed_by,omitempty"`
-	OtherFields             *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// hang sets what happens if the ranks make no progress.
+	Hang          *Hang            `protobuf:"bytes,8,opt,name=hang,proto3" json:"hang,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunPolicy) Reset() {
@@ -1446,6 +1457,13 @@ func (x *RunPolicy) GetManagedBy() string {
 		return *x.ManagedBy
 	}
 	return ""
+}
+
+func (x *RunPolicy) GetHang() *Hang {
+	if x != nil {
+		return x.Hang
+	}
+	return nil
 }
 
 func (x *RunPolicy) GetOtherFields() *structpb.Struct {
@@ -1569,7 +1587,11 @@ type MPIJobStatus struct {
 	// ready_worker_count is the number of workers that are ready.
 	ReadyWorkerCount int32 `protobuf:"varint,19,opt,name=ready_worker_count,json=readyWorkerCount,proto3" json:"ready_worker_count,omitempty"`
 	// failure_cause is what Kubernetes reports for the pod that failed, such as OOMKilled.
-	FailureCause  string           `protobuf:"bytes,20,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
+	FailureCause string `protobuf:"bytes,20,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
+	// trainer_status is the progress that the training reports.
+	TrainerStatus *TrainerStatus `protobuf:"bytes,21,opt,name=trainer_status,json=trainerStatus,proto3" json:"trainer_status,omitempty"`
+	// ranks summarizes the MPI processes of the job.
+	Ranks         *Ranks           `protobuf:"bytes,22,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1743,6 +1765,20 @@ func (x *MPIJobStatus) GetFailureCause() string {
 		return x.FailureCause
 	}
 	return ""
+}
+
+func (x *MPIJobStatus) GetTrainerStatus() *TrainerStatus {
+	if x != nil {
+		return x.TrainerStatus
+	}
+	return nil
+}
+
+func (x *MPIJobStatus) GetRanks() *Ranks {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
 }
 
 func (x *MPIJobStatus) GetOtherFields() *structpb.Struct {
@@ -2301,7 +2337,7 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x06\n" +
 	"\n" +
 	"MPIJobSpec\x12-\n" +
 	"\x10slots_per_worker\x18\x01 \x01(\x05H\x00R\x0eslotsPerWorker\x88\x01\x01\x12-\n" +
@@ -2315,7 +2351,8 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x18launcher_creation_policy\x18\b \x01(\tR\x16launcherCreationPolicy\x12-\n" +
 	"\x10clean_pod_policy\x18\t \x01(\tH\x02R\x0ecleanPodPolicy\x88\x01\x01\x12/\n" +
 	"\x11require_all_hosts\x18\n" +
-	" \x01(\bH\x03R\x0frequireAllHosts\x88\x01\x01\x12:\n" +
+	" \x01(\bH\x03R\x0frequireAllHosts\x88\x01\x01\x12)\n" +
+	"\x10progress_pattern\x18\v \x01(\tR\x0fprogressPattern\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\x1aY\n" +
 	"\x14MpiReplicaSpecsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
@@ -2329,7 +2366,7 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x0erestart_policy\x18\x02 \x01(\tR\rrestartPolicy\x125\n" +
 	"\btemplate\x18\x03 \x01(\v2\x19.training.PodTemplateSpecR\btemplate\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\v\n" +
-	"\t_replicas\"\xa8\x04\n" +
+	"\t_replicas\"\xcc\x04\n" +
 	"\tRunPolicy\x12-\n" +
 	"\x10clean_pod_policy\x18\x01 \x01(\tH\x00R\x0ecleanPodPolicy\x88\x01\x01\x12@\n" +
 	"\x1attl_seconds_after_finished\x18\x02 \x01(\x05H\x01R\x17ttlSecondsAfterFinished\x88\x01\x01\x12;\n" +
@@ -2338,7 +2375,8 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x11scheduling_policy\x18\x05 \x01(\v2\x1a.training.SchedulingPolicyR\x10schedulingPolicy\x12\x1d\n" +
 	"\asuspend\x18\x06 \x01(\bH\x04R\asuspend\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"managed_by\x18\a \x01(\tH\x05R\tmanagedBy\x88\x01\x01\x12:\n" +
+	"managed_by\x18\a \x01(\tH\x05R\tmanagedBy\x88\x01\x01\x12\"\n" +
+	"\x04hang\x18\b \x01(\v2\x0e.training.HangR\x04hang\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\x13\n" +
 	"\x11_clean_pod_policyB\x1d\n" +
 	"\x1b_ttl_seconds_after_finishedB\x1a\n" +
@@ -2358,7 +2396,8 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_min_availableB\x1b\n" +
-	"\x19_schedule_timeout_seconds\"\xb4\t\n" +
+	"\x19_schedule_timeout_seconds\"\x9b\n" +
+	"\n" +
 	"\fMPIJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2384,7 +2423,9 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x0efailed_process\x18\x11 \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12!\n" +
 	"\fworker_count\x18\x12 \x01(\x05R\vworkerCount\x12,\n" +
 	"\x12ready_worker_count\x18\x13 \x01(\x05R\x10readyWorkerCount\x12#\n" +
-	"\rfailure_cause\x18\x14 \x01(\tR\ffailureCause\x12:\n" +
+	"\rfailure_cause\x18\x14 \x01(\tR\ffailureCause\x12>\n" +
+	"\x0etrainer_status\x18\x15 \x01(\v2\x17.training.TrainerStatusR\rtrainerStatus\x12%\n" +
+	"\x05ranks\x18\x16 \x01(\v2\x0f.training.RanksR\x05ranks\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\x1a[\n" +
 	"\x14ReplicaStatusesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -2487,9 +2528,12 @@ var file_training_mpijob_proto_goTypes = []any{
 	(*structpb.Struct)(nil),          // 33: google.protobuf.Struct
 	(*NetworkPolicy)(nil),            // 34: training.NetworkPolicy
 	(*PodTemplateSpec)(nil),          // 35: training.PodTemplateSpec
-	(*PodStatus)(nil),                // 36: training.PodStatus
-	(*WorkerPodStatus)(nil),          // 37: training.WorkerPodStatus
-	(*TimelineEntry)(nil),            // 38: training.TimelineEntry
+	(*Hang)(nil),                     // 36: training.Hang
+	(*PodStatus)(nil),                // 37: training.PodStatus
+	(*WorkerPodStatus)(nil),          // 38: training.WorkerPodStatus
+	(*TimelineEntry)(nil),            // 39: training.TimelineEntry
+	(*TrainerStatus)(nil),            // 40: training.TrainerStatus
+	(*Ranks)(nil),                    // 41: training.Ranks
 }
 var file_training_mpijob_proto_depIdxs = []int32{
 	15, // 0: training.CreateMPIJobRequest.spec:type_name -> training.MPIJobSpec
@@ -2518,51 +2562,54 @@ var file_training_mpijob_proto_depIdxs = []int32{
 	35, // 23: training.ReplicaSpec.template:type_name -> training.PodTemplateSpec
 	33, // 24: training.ReplicaSpec.other_fields:type_name -> google.protobuf.Struct
 	18, // 25: training.RunPolicy.scheduling_policy:type_name -> training.SchedulingPolicy
-	33, // 26: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
-	30, // 27: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
-	33, // 28: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
-	20, // 29: training.MPIJobStatus.conditions:type_name -> training.Condition
-	32, // 30: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
-	32, // 31: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
-	31, // 32: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
-	36, // 33: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
-	37, // 34: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
-	38, // 35: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
-	32, // 36: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
-	22, // 37: training.MPIJobStatus.restart:type_name -> training.Restart
-	23, // 38: training.MPIJobStatus.quota_wait:type_name -> training.QuotaWait
-	21, // 39: training.MPIJobStatus.failed_process:type_name -> training.FailedProcess
-	33, // 40: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
-	32, // 41: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	32, // 42: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
-	33, // 43: training.Condition.other_fields:type_name -> google.protobuf.Struct
-	33, // 44: training.FailedProcess.other_fields:type_name -> google.protobuf.Struct
-	32, // 45: training.Restart.due_time:type_name -> google.protobuf.Timestamp
-	33, // 46: training.Restart.other_fields:type_name -> google.protobuf.Struct
-	32, // 47: training.QuotaWait.since:type_name -> google.protobuf.Timestamp
-	33, // 48: training.QuotaWait.other_fields:type_name -> google.protobuf.Struct
-	33, // 49: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
-	16, // 50: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
-	24, // 51: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
-	0,  // 52: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
-	2,  // 53: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
-	4,  // 54: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
-	6,  // 55: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
-	8,  // 56: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
-	10, // 57: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
-	12, // 58: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
-	1,  // 59: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
-	3,  // 60: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
-	5,  // 61: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
-	7,  // 62: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
-	9,  // 63: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
-	11, // 64: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
-	13, // 65: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
-	59, // [59:66] is the sub-list for method output_type
-	52, // [52:59] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	36, // 26: training.RunPolicy.hang:type_name -> training.Hang
+	33, // 27: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
+	30, // 28: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
+	33, // 29: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
+	20, // 30: training.MPIJobStatus.conditions:type_name -> training.Condition
+	32, // 31: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
+	32, // 32: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
+	31, // 33: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
+	37, // 34: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
+	38, // 35: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
+	39, // 36: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
+	32, // 37: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
+	22, // 38: training.MPIJobStatus.restart:type_name -> training.Restart
+	23, // 39: training.MPIJobStatus.quota_wait:type_name -> training.QuotaWait
+	21, // 40: training.MPIJobStatus.failed_process:type_name -> training.FailedProcess
+	40, // 41: training.MPIJobStatus.trainer_status:type_name -> training.TrainerStatus
+	41, // 42: training.MPIJobStatus.ranks:type_name -> training.Ranks
+	33, // 43: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
+	32, // 44: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	32, // 45: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
+	33, // 46: training.Condition.other_fields:type_name -> google.protobuf.Struct
+	33, // 47: training.FailedProcess.other_fields:type_name -> google.protobuf.Struct
+	32, // 48: training.Restart.due_time:type_name -> google.protobuf.Timestamp
+	33, // 49: training.Restart.other_fields:type_name -> google.protobuf.Struct
+	32, // 50: training.QuotaWait.since:type_name -> google.protobuf.Timestamp
+	33, // 51: training.QuotaWait.other_fields:type_name -> google.protobuf.Struct
+	33, // 52: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
+	16, // 53: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
+	24, // 54: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
+	0,  // 55: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
+	2,  // 56: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
+	4,  // 57: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
+	6,  // 58: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
+	8,  // 59: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
+	10, // 60: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
+	12, // 61: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
+	1,  // 62: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
+	3,  // 63: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
+	5,  // 64: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
+	7,  // 65: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
+	9,  // 66: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
+	11, // 67: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
+	13, // 68: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
+	62, // [62:69] is the sub-list for method output_type
+	55, // [55:62] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_training_mpijob_proto_init() }

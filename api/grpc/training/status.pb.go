@@ -207,8 +207,8 @@ func (x *WorkerPodStatus) GetOtherFields() *structpb.Struct {
 type TimelineEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step: Submitted, Admitted, Scheduled, PodsReady, WorkersReached, FirstRankUp or
-	// Finished. FirstRankUp is when mpirun had logged in to the last worker to start
-	// processes there.
+	// Finished. FirstRankUp is when the first rank was started or, if that was not
+	// reported, when mpirun had logged in to the last worker.
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
@@ -321,6 +321,373 @@ func (x *NetworkPolicy) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
+// Hang sets what happens to a job whose ranks make no progress.
+type Hang struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// after is a duration, such as 30m; 0s disables the detection.
+	After *string `protobuf:"bytes,1,opt,name=after,proto3,oneof" json:"after,omitempty"`
+	// action is Warn, Restart or Fail.
+	Action        *string          `protobuf:"bytes,2,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hang) Reset() {
+	*x = Hang{}
+	mi := &file_training_status_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hang) ProtoMessage() {}
+
+func (x *Hang) ProtoReflect() protoreflect.Message {
+	mi := &file_training_status_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hang.ProtoReflect.Descriptor instead.
+func (*Hang) Descriptor() ([]byte, []int) {
+	return file_training_status_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hang) GetAfter() string {
+	if x != nil && x.After != nil {
+		return *x.After
+	}
+	return ""
+}
+
+func (x *Hang) GetAction() string {
+	if x != nil && x.Action != nil {
+		return *x.Action
+	}
+	return ""
+}
+
+func (x *Hang) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
+// TrainerStatus is the progress that a training reports.
+type TrainerStatus struct {
+	state                     protoimpl.MessageState `protogen:"open.v1"`
+	Step                      *int64                 `protobuf:"varint,1,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	TotalSteps                *int64                 `protobuf:"varint,2,opt,name=total_steps,json=totalSteps,proto3,oneof" json:"total_steps,omitempty"`
+	ProgressPercentage        *int32                 `protobuf:"varint,3,opt,name=progress_percentage,json=progressPercentage,proto3,oneof" json:"progress_percentage,omitempty"`
+	EstimatedRemainingSeconds *int64                 `protobuf:"varint,4,opt,name=estimated_remaining_seconds,json=estimatedRemainingSeconds,proto3,oneof" json:"estimated_remaining_seconds,omitempty"`
+	Metrics                   []*TrainerMetric       `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	LastUpdatedTime           *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_updated_time,json=lastUpdatedTime,proto3" json:"last_updated_time,omitempty"`
+	OtherFields               *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields             protoimpl.UnknownFields
+	sizeCache                 protoimpl.SizeCache
+}
+
+func (x *TrainerStatus) Reset() {
+	*x = TrainerStatus{}
+	mi := &file_training_status_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrainerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrainerStatus) ProtoMessage() {}
+
+func (x *TrainerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_training_status_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrainerStatus.ProtoReflect.Descriptor instead.
+func (*TrainerStatus) Descriptor() ([]byte, []int) {
+	return file_training_status_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TrainerStatus) GetStep() int64 {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return 0
+}
+
+func (x *TrainerStatus) GetTotalSteps() int64 {
+	if x != nil && x.TotalSteps != nil {
+		return *x.TotalSteps
+	}
+	return 0
+}
+
+func (x *TrainerStatus) GetProgressPercentage() int32 {
+	if x != nil && x.ProgressPercentage != nil {
+		return *x.ProgressPercentage
+	}
+	return 0
+}
+
+func (x *TrainerStatus) GetEstimatedRemainingSeconds() int64 {
+	if x != nil && x.EstimatedRemainingSeconds != nil {
+		return *x.EstimatedRemainingSeconds
+	}
+	return 0
+}
+
+func (x *TrainerStatus) GetMetrics() []*TrainerMetric {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
+func (x *TrainerStatus) GetLastUpdatedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUpdatedTime
+	}
+	return nil
+}
+
+func (x *TrainerStatus) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
+// TrainerMetric is a value that a training reports, such as its loss.
+type TrainerMetric struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrainerMetric) Reset() {
+	*x = TrainerMetric{}
+	mi := &file_training_status_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrainerMetric) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrainerMetric) ProtoMessage() {}
+
+func (x *TrainerMetric) ProtoReflect() protoreflect.Message {
+	mi := &file_training_status_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrainerMetric.ProtoReflect.Descriptor instead.
+func (*TrainerMetric) Descriptor() ([]byte, []int) {
+	return file_training_status_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrainerMetric) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TrainerMetric) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *TrainerMetric) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
+// Ranks summarizes the MPI processes of a job.
+type Ranks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// running is the number of ranks whose process exists, total the number of slots.
+	Running int32 `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`
+	Total   int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// odd are the ranks that a stalled or slow job waits for, at most 16.
+	Odd           []*OddRank       `protobuf:"bytes,3,rep,name=odd,proto3" json:"odd,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ranks) Reset() {
+	*x = Ranks{}
+	mi := &file_training_status_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ranks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ranks) ProtoMessage() {}
+
+func (x *Ranks) ProtoReflect() protoreflect.Message {
+	mi := &file_training_status_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
+func (*Ranks) Descriptor() ([]byte, []int) {
+	return file_training_status_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Ranks) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Ranks) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Ranks) GetOdd() []*OddRank {
+	if x != nil {
+		return x.Odd
+	}
+	return nil
+}
+
+func (x *Ranks) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
+// OddRank is a rank that differs from the others.
+type OddRank struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Host  string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// doing is Computing, SpinningInMPI, Sleeping or Stopped; empty if it is not known.
+	Doing string `protobuf:"bytes,3,opt,name=doing,proto3" json:"doing,omitempty"`
+	// waits_for is what the rank waits for, in words of Linux.
+	WaitsFor      string           `protobuf:"bytes,4,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OddRank) Reset() {
+	*x = OddRank{}
+	mi := &file_training_status_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OddRank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OddRank) ProtoMessage() {}
+
+func (x *OddRank) ProtoReflect() protoreflect.Message {
+	mi := &file_training_status_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OddRank.ProtoReflect.Descriptor instead.
+func (*OddRank) Descriptor() ([]byte, []int) {
+	return file_training_status_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *OddRank) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *OddRank) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *OddRank) GetDoing() string {
+	if x != nil {
+		return x.Doing
+	}
+	return ""
+}
+
+func (x *OddRank) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *OddRank) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
 var File_training_status_proto protoreflect.FileDescriptor
 
 const file_training_status_proto_rawDesc = "" +
@@ -347,6 +714,40 @@ const file_training_status_proto_rawDesc = "" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"g\n" +
 	"\rNetworkPolicy\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\x8f\x01\n" +
+	"\x04Hang\x12\x19\n" +
+	"\x05after\x18\x01 \x01(\tH\x00R\x05after\x88\x01\x01\x12\x1b\n" +
+	"\x06action\x18\x02 \x01(\tH\x01R\x06action\x88\x01\x01\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\b\n" +
+	"\x06_afterB\t\n" +
+	"\a_action\"\xd1\x03\n" +
+	"\rTrainerStatus\x12\x17\n" +
+	"\x04step\x18\x01 \x01(\x03H\x00R\x04step\x88\x01\x01\x12$\n" +
+	"\vtotal_steps\x18\x02 \x01(\x03H\x01R\n" +
+	"totalSteps\x88\x01\x01\x124\n" +
+	"\x13progress_percentage\x18\x03 \x01(\x05H\x02R\x12progressPercentage\x88\x01\x01\x12C\n" +
+	"\x1bestimated_remaining_seconds\x18\x04 \x01(\x03H\x03R\x19estimatedRemainingSeconds\x88\x01\x01\x121\n" +
+	"\ametrics\x18\x05 \x03(\v2\x17.training.TrainerMetricR\ametrics\x12F\n" +
+	"\x11last_updated_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0flastUpdatedTime\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
+	"\x05_stepB\x0e\n" +
+	"\f_total_stepsB\x16\n" +
+	"\x14_progress_percentageB\x1e\n" +
+	"\x1c_estimated_remaining_seconds\"u\n" +
+	"\rTrainerMetric\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\x98\x01\n" +
+	"\x05Ranks\x12\x18\n" +
+	"\arunning\x18\x01 \x01(\x05R\arunning\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\x12#\n" +
+	"\x03odd\x18\x03 \x03(\v2\x11.training.OddRankR\x03odd\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\xa0\x01\n" +
+	"\aOddRank\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x14\n" +
+	"\x05doing\x18\x03 \x01(\tR\x05doing\x12\x1b\n" +
+	"\twaits_for\x18\x04 \x01(\tR\bwaitsFor\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB2Z0github.com/trireme-mpi/trireme/api/grpc/trainingb\x06proto3"
 
 var (
@@ -361,26 +762,39 @@ func file_training_status_proto_rawDescGZIP() []byte {
 	return file_training_status_proto_rawDescData
 }
 
-var file_training_status_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_training_status_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_training_status_proto_goTypes = []any{
 	(*PodStatus)(nil),             // 0: training.PodStatus
 	(*WorkerPodStatus)(nil),       // 1: training.WorkerPodStatus
 	(*TimelineEntry)(nil),         // 2: training.TimelineEntry
 	(*NetworkPolicy)(nil),         // 3: training.NetworkPolicy
-	(*structpb.Struct)(nil),       // 4: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Hang)(nil),                  // 4: training.Hang
+	(*TrainerStatus)(nil),         // 5: training.TrainerStatus
+	(*TrainerMetric)(nil),         // 6: training.TrainerMetric
+	(*Ranks)(nil),                 // 7: training.Ranks
+	(*OddRank)(nil),               // 8: training.OddRank
+	(*structpb.Struct)(nil),       // 9: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_training_status_proto_depIdxs = []int32{
-	4, // 0: training.PodStatus.other_fields:type_name -> google.protobuf.Struct
-	4, // 1: training.WorkerPodStatus.other_fields:type_name -> google.protobuf.Struct
-	5, // 2: training.TimelineEntry.time:type_name -> google.protobuf.Timestamp
-	4, // 3: training.TimelineEntry.other_fields:type_name -> google.protobuf.Struct
-	4, // 4: training.NetworkPolicy.other_fields:type_name -> google.protobuf.Struct
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	9,  // 0: training.PodStatus.other_fields:type_name -> google.protobuf.Struct
+	9,  // 1: training.WorkerPodStatus.other_fields:type_name -> google.protobuf.Struct
+	10, // 2: training.TimelineEntry.time:type_name -> google.protobuf.Timestamp
+	9,  // 3: training.TimelineEntry.other_fields:type_name -> google.protobuf.Struct
+	9,  // 4: training.NetworkPolicy.other_fields:type_name -> google.protobuf.Struct
+	9,  // 5: training.Hang.other_fields:type_name -> google.protobuf.Struct
+	6,  // 6: training.TrainerStatus.metrics:type_name -> training.TrainerMetric
+	10, // 7: training.TrainerStatus.last_updated_time:type_name -> google.protobuf.Timestamp
+	9,  // 8: training.TrainerStatus.other_fields:type_name -> google.protobuf.Struct
+	9,  // 9: training.TrainerMetric.other_fields:type_name -> google.protobuf.Struct
+	8,  // 10: training.Ranks.odd:type_name -> training.OddRank
+	9,  // 11: training.Ranks.other_fields:type_name -> google.protobuf.Struct
+	9,  // 12: training.OddRank.other_fields:type_name -> google.protobuf.Struct
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_training_status_proto_init() }
@@ -388,13 +802,15 @@ func file_training_status_proto_init() {
 	if File_training_status_proto != nil {
 		return
 	}
+	file_training_status_proto_msgTypes[4].OneofWrappers = []any{}
+	file_training_status_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_training_status_proto_rawDesc), len(file_training_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

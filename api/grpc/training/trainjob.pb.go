@@ -1073,12 +1073,14 @@ type TrainJobSpec struct {
 	ActiveDeadlineSeconds   *int64                 `protobuf:"varint,8,opt,name=active_deadline_seconds,json=activeDeadlineSeconds,proto3,oneof" json:"active_deadline_seconds,omitempty"`
 	TtlSecondsAfterFinished *int32                 `protobuf:"varint,9,opt,name=ttl_seconds_after_finished,json=ttlSecondsAfterFinished,proto3,oneof" json:"ttl_seconds_after_finished,omitempty"`
 	// clean_pod_policy is Running, All or None.
-	CleanPodPolicy *string          `protobuf:"bytes,10,opt,name=clean_pod_policy,json=cleanPodPolicy,proto3,oneof" json:"clean_pod_policy,omitempty"`
-	BackoffLimit   *int32           `protobuf:"varint,11,opt,name=backoff_limit,json=backoffLimit,proto3,oneof" json:"backoff_limit,omitempty"`
-	ManagedBy      *string          `protobuf:"bytes,12,opt,name=managed_by,json=managedBy,proto3,oneof" json:"managed_by,omitempty"`
-	OtherFields    *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	CleanPodPolicy *string `protobuf:"bytes,10,opt,name=clean_pod_policy,json=cleanPodPolicy,proto3,oneof" json:"clean_pod_policy,omitempty"`
+	BackoffLimit   *int32  `protobuf:"varint,11,opt,name=backoff_limit,json=backoffLimit,proto3,oneof" json:"backoff_limit,omitempty"`
+	ManagedBy      *string `protobuf:"bytes,12,opt,name=managed_by,json=managedBy,proto3,oneof" json:"managed_by,omitempty"`
+	// hang sets what happens if the ranks make no progress.
+	Hang          *Hang            `protobuf:"bytes,13,opt,name=hang,proto3" json:"hang,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrainJobSpec) Reset() {
@@ -1195,6 +1197,13 @@ func (x *TrainJobSpec) GetManagedBy() string {
 	return ""
 }
 
+func (x *TrainJobSpec) GetHang() *Hang {
+	if x != nil {
+		return x.Hang
+	}
+	return nil
+}
+
 func (x *TrainJobSpec) GetOtherFields() *structpb.Struct {
 	if x != nil {
 		return x.OtherFields
@@ -1284,9 +1293,11 @@ type Trainer struct {
 	VolumeMounts     []*VolumeMount         `protobuf:"bytes,7,rep,name=volume_mounts,json=volumeMounts,proto3" json:"volume_mounts,omitempty"`
 	ResourcesPerNode *ResourceRequirements  `protobuf:"bytes,8,opt,name=resources_per_node,json=resourcesPerNode,proto3" json:"resources_per_node,omitempty"`
 	SlotsPerWorker   *int32                 `protobuf:"varint,9,opt,name=slots_per_worker,json=slotsPerWorker,proto3,oneof" json:"slots_per_worker,omitempty"`
-	OtherFields      *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// progress_pattern is a regular expression that finds the progress in the output.
+	ProgressPattern string           `protobuf:"bytes,10,opt,name=progress_pattern,json=progressPattern,proto3" json:"progress_pattern,omitempty"`
+	OtherFields     *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Trainer) Reset() {
@@ -1380,6 +1391,13 @@ func (x *Trainer) GetSlotsPerWorker() int32 {
 		return *x.SlotsPerWorker
 	}
 	return 0
+}
+
+func (x *Trainer) GetProgressPattern() string {
+	if x != nil {
+		return x.ProgressPattern
+	}
+	return ""
 }
 
 func (x *Trainer) GetOtherFields() *structpb.Struct {
@@ -1726,7 +1744,11 @@ type TrainJobStatus struct {
 	// ready_worker_count is the number of workers that are ready.
 	ReadyWorkerCount int32 `protobuf:"varint,18,opt,name=ready_worker_count,json=readyWorkerCount,proto3" json:"ready_worker_count,omitempty"`
 	// failure_cause is what Kubernetes reports for the pod that failed, such as OOMKilled.
-	FailureCause  string           `protobuf:"bytes,19,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
+	FailureCause string `protobuf:"bytes,19,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
+	// trainer_status is the progress that the training reports.
+	TrainerStatus *TrainerStatus `protobuf:"bytes,20,opt,name=trainer_status,json=trainerStatus,proto3" json:"trainer_status,omitempty"`
+	// ranks summarizes the MPI processes of the job.
+	Ranks         *Ranks           `protobuf:"bytes,21,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1895,6 +1917,20 @@ func (x *TrainJobStatus) GetFailureCause() string {
 	return ""
 }
 
+func (x *TrainJobStatus) GetTrainerStatus() *TrainerStatus {
+	if x != nil {
+		return x.TrainerStatus
+	}
+	return nil
+}
+
+func (x *TrainJobStatus) GetRanks() *Ranks {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 func (x *TrainJobStatus) GetOtherFields() *structpb.Struct {
 	if x != nil {
 		return x.OtherFields
@@ -2008,7 +2044,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xda\x06\n" +
 	"\fTrainJobSpec\x125\n" +
 	"\vruntime_ref\x18\x01 \x01(\v2\x14.training.RuntimeRefR\n" +
 	"runtimeRef\x12+\n" +
@@ -2024,7 +2060,8 @@ const file_training_trainjob_proto_rawDesc = "" +
 	" \x01(\tH\x04R\x0ecleanPodPolicy\x88\x01\x01\x12(\n" +
 	"\rbackoff_limit\x18\v \x01(\x05H\x05R\fbackoffLimit\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"managed_by\x18\f \x01(\tH\x06R\tmanagedBy\x88\x01\x01\x12:\n" +
+	"managed_by\x18\f \x01(\tH\x06R\tmanagedBy\x88\x01\x01\x12\"\n" +
+	"\x04hang\x18\r \x01(\v2\x0e.training.HangR\x04hang\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\x14\n" +
 	"\x12_require_all_hostsB\n" +
 	"\n" +
@@ -2041,7 +2078,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\f\n" +
 	"\n" +
-	"_api_group\"\xd7\x03\n" +
+	"_api_group\"\x82\x04\n" +
 	"\aTrainer\x12 \n" +
 	"\tnum_nodes\x18\x01 \x01(\x05H\x00R\bnumNodes\x88\x01\x01\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2051,7 +2088,9 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\avolumes\x18\x06 \x03(\v2\x10.training.VolumeR\avolumes\x12:\n" +
 	"\rvolume_mounts\x18\a \x03(\v2\x15.training.VolumeMountR\fvolumeMounts\x12L\n" +
 	"\x12resources_per_node\x18\b \x01(\v2\x1e.training.ResourceRequirementsR\x10resourcesPerNode\x12-\n" +
-	"\x10slots_per_worker\x18\t \x01(\x05H\x01R\x0eslotsPerWorker\x88\x01\x01\x12:\n" +
+	"\x10slots_per_worker\x18\t \x01(\x05H\x01R\x0eslotsPerWorker\x88\x01\x01\x12)\n" +
+	"\x10progress_pattern\x18\n" +
+	" \x01(\tR\x0fprogressPattern\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\f\n" +
 	"\n" +
 	"_num_nodesB\x13\n" +
@@ -2080,7 +2119,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x03 \x01(\tH\x01R\x10storageClassName\x88\x01\x01\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
 	"\x05_sizeB\x15\n" +
-	"\x13_storage_class_name\"\xdc\a\n" +
+	"\x13_storage_class_name\"\xc3\b\n" +
 	"\x0eTrainJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2105,7 +2144,9 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x0eruntime_digest\x18\x10 \x01(\tR\rruntimeDigest\x12!\n" +
 	"\fworker_count\x18\x11 \x01(\x05R\vworkerCount\x12,\n" +
 	"\x12ready_worker_count\x18\x12 \x01(\x05R\x10readyWorkerCount\x12#\n" +
-	"\rfailure_cause\x18\x13 \x01(\tR\ffailureCause\x12:\n" +
+	"\rfailure_cause\x18\x13 \x01(\tR\ffailureCause\x12>\n" +
+	"\x0etrainer_status\x18\x14 \x01(\v2\x17.training.TrainerStatusR\rtrainerStatus\x12%\n" +
+	"\x05ranks\x18\x15 \x01(\v2\x0f.training.RanksR\x05ranks\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields2\xe2\x04\n" +
 	"\x0fTrainJobService\x12S\n" +
 	"\x0eCreateTrainJob\x12\x1f.training.CreateTrainJobRequest\x1a .training.CreateTrainJobResponse\x12J\n" +
@@ -2160,18 +2201,21 @@ var file_training_trainjob_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),      // 27: google.protobuf.Timestamp
 	(*structpb.Struct)(nil),            // 28: google.protobuf.Struct
 	(*NetworkPolicy)(nil),              // 29: training.NetworkPolicy
-	(*EnvVar)(nil),                     // 30: training.EnvVar
-	(*Volume)(nil),                     // 31: training.Volume
-	(*VolumeMount)(nil),                // 32: training.VolumeMount
-	(*ResourceRequirements)(nil),       // 33: training.ResourceRequirements
-	(*Condition)(nil),                  // 34: training.Condition
-	(*PodStatus)(nil),                  // 35: training.PodStatus
-	(*WorkerPodStatus)(nil),            // 36: training.WorkerPodStatus
-	(*TimelineEntry)(nil),              // 37: training.TimelineEntry
-	(*Restart)(nil),                    // 38: training.Restart
-	(*QuotaWait)(nil),                  // 39: training.QuotaWait
-	(*FailedProcess)(nil),              // 40: training.FailedProcess
-	(*LogMessage)(nil),                 // 41: training.LogMessage
+	(*Hang)(nil),                       // 30: training.Hang
+	(*EnvVar)(nil),                     // 31: training.EnvVar
+	(*Volume)(nil),                     // 32: training.Volume
+	(*VolumeMount)(nil),                // 33: training.VolumeMount
+	(*ResourceRequirements)(nil),       // 34: training.ResourceRequirements
+	(*Condition)(nil),                  // 35: training.Condition
+	(*PodStatus)(nil),                  // 36: training.PodStatus
+	(*WorkerPodStatus)(nil),            // 37: training.WorkerPodStatus
+	(*TimelineEntry)(nil),              // 38: training.TimelineEntry
+	(*Restart)(nil),                    // 39: training.Restart
+	(*QuotaWait)(nil),                  // 40: training.QuotaWait
+	(*FailedProcess)(nil),              // 41: training.FailedProcess
+	(*TrainerStatus)(nil),              // 42: training.TrainerStatus
+	(*Ranks)(nil),                      // 43: training.Ranks
+	(*LogMessage)(nil),                 // 44: training.LogMessage
 }
 var file_training_trainjob_proto_depIdxs = []int32{
 	14, // 0: training.CreateTrainJobRequest.spec:type_name -> training.TrainJobSpec
@@ -2197,52 +2241,55 @@ var file_training_trainjob_proto_depIdxs = []int32{
 	17, // 20: training.TrainJobSpec.launcher:type_name -> training.Launcher
 	18, // 21: training.TrainJobSpec.initializer:type_name -> training.Initializer
 	29, // 22: training.TrainJobSpec.network_policy:type_name -> training.NetworkPolicy
-	28, // 23: training.TrainJobSpec.other_fields:type_name -> google.protobuf.Struct
-	28, // 24: training.RuntimeRef.other_fields:type_name -> google.protobuf.Struct
-	30, // 25: training.Trainer.env:type_name -> training.EnvVar
-	31, // 26: training.Trainer.volumes:type_name -> training.Volume
-	32, // 27: training.Trainer.volume_mounts:type_name -> training.VolumeMount
-	33, // 28: training.Trainer.resources_per_node:type_name -> training.ResourceRequirements
-	28, // 29: training.Trainer.other_fields:type_name -> google.protobuf.Struct
-	33, // 30: training.Launcher.resources:type_name -> training.ResourceRequirements
-	28, // 31: training.Launcher.other_fields:type_name -> google.protobuf.Struct
-	19, // 32: training.Initializer.dataset:type_name -> training.Source
-	19, // 33: training.Initializer.model:type_name -> training.Source
-	21, // 34: training.Initializer.storage:type_name -> training.InitializerStorage
-	28, // 35: training.Initializer.other_fields:type_name -> google.protobuf.Struct
-	20, // 36: training.Source.secret_ref:type_name -> training.SecretRef
-	28, // 37: training.Source.other_fields:type_name -> google.protobuf.Struct
-	28, // 38: training.SecretRef.other_fields:type_name -> google.protobuf.Struct
-	28, // 39: training.InitializerStorage.other_fields:type_name -> google.protobuf.Struct
-	34, // 40: training.TrainJobStatus.conditions:type_name -> training.Condition
-	27, // 41: training.TrainJobStatus.start_time:type_name -> google.protobuf.Timestamp
-	27, // 42: training.TrainJobStatus.completion_time:type_name -> google.protobuf.Timestamp
-	35, // 43: training.TrainJobStatus.launcher_pod_status:type_name -> training.PodStatus
-	36, // 44: training.TrainJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
-	37, // 45: training.TrainJobStatus.timeline:type_name -> training.TimelineEntry
-	38, // 46: training.TrainJobStatus.restart:type_name -> training.Restart
-	39, // 47: training.TrainJobStatus.quota_wait:type_name -> training.QuotaWait
-	40, // 48: training.TrainJobStatus.failed_process:type_name -> training.FailedProcess
-	28, // 49: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
-	0,  // 50: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
-	2,  // 51: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
-	4,  // 52: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
-	6,  // 53: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
-	8,  // 54: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
-	10, // 55: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
-	12, // 56: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
-	1,  // 57: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
-	3,  // 58: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
-	5,  // 59: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
-	7,  // 60: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
-	9,  // 61: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
-	11, // 62: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
-	41, // 63: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
-	57, // [57:64] is the sub-list for method output_type
-	50, // [50:57] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	30, // 23: training.TrainJobSpec.hang:type_name -> training.Hang
+	28, // 24: training.TrainJobSpec.other_fields:type_name -> google.protobuf.Struct
+	28, // 25: training.RuntimeRef.other_fields:type_name -> google.protobuf.Struct
+	31, // 26: training.Trainer.env:type_name -> training.EnvVar
+	32, // 27: training.Trainer.volumes:type_name -> training.Volume
+	33, // 28: training.Trainer.volume_mounts:type_name -> training.VolumeMount
+	34, // 29: training.Trainer.resources_per_node:type_name -> training.ResourceRequirements
+	28, // 30: training.Trainer.other_fields:type_name -> google.protobuf.Struct
+	34, // 31: training.Launcher.resources:type_name -> training.ResourceRequirements
+	28, // 32: training.Launcher.other_fields:type_name -> google.protobuf.Struct
+	19, // 33: training.Initializer.dataset:type_name -> training.Source
+	19, // 34: training.Initializer.model:type_name -> training.Source
+	21, // 35: training.Initializer.storage:type_name -> training.InitializerStorage
+	28, // 36: training.Initializer.other_fields:type_name -> google.protobuf.Struct
+	20, // 37: training.Source.secret_ref:type_name -> training.SecretRef
+	28, // 38: training.Source.other_fields:type_name -> google.protobuf.Struct
+	28, // 39: training.SecretRef.other_fields:type_name -> google.protobuf.Struct
+	28, // 40: training.InitializerStorage.other_fields:type_name -> google.protobuf.Struct
+	35, // 41: training.TrainJobStatus.conditions:type_name -> training.Condition
+	27, // 42: training.TrainJobStatus.start_time:type_name -> google.protobuf.Timestamp
+	27, // 43: training.TrainJobStatus.completion_time:type_name -> google.protobuf.Timestamp
+	36, // 44: training.TrainJobStatus.launcher_pod_status:type_name -> training.PodStatus
+	37, // 45: training.TrainJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
+	38, // 46: training.TrainJobStatus.timeline:type_name -> training.TimelineEntry
+	39, // 47: training.TrainJobStatus.restart:type_name -> training.Restart
+	40, // 48: training.TrainJobStatus.quota_wait:type_name -> training.QuotaWait
+	41, // 49: training.TrainJobStatus.failed_process:type_name -> training.FailedProcess
+	42, // 50: training.TrainJobStatus.trainer_status:type_name -> training.TrainerStatus
+	43, // 51: training.TrainJobStatus.ranks:type_name -> training.Ranks
+	28, // 52: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
+	0,  // 53: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
+	2,  // 54: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
+	4,  // 55: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
+	6,  // 56: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
+	8,  // 57: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
+	10, // 58: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
+	12, // 59: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
+	1,  // 60: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
+	3,  // 61: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
+	5,  // 62: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
+	7,  // 63: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
+	9,  // 64: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
+	11, // 65: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
+	44, // 66: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
+	60, // [60:67] is the sub-list for method output_type
+	53, // [53:60] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_training_trainjob_proto_init() }

@@ -101,6 +101,11 @@ imagePullSecrets:
 {{- mustMergeOverwrite $config (deepCopy .Values.operator.config) | toYaml -}}
 {{- end -}}
 
+{{/* The port for reports of jobs; 0 if it is disabled. */}}
+{{- define "trireme.reportsPort" -}}
+{{- dig "reports" "port" 9444 .Values.operator.config | int -}}
+{{- end -}}
+
 {{/* Conditions of webhooks for jobs. MPIJobs of mpi-operator are not sent to the operator
 (internal/engine/job/share.go), so they do not depend on it. A stored job is sent if it
 is ours before or after the change. */}}

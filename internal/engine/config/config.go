@@ -8,9 +8,11 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -48,6 +50,8 @@ type Config struct {
 	LeaderElection LeaderElection `json:"leaderElection"`
 	Webhook        Webhook        `json:"webhook"`
 	Server         Server         `json:"server"`
+	Hang           Hang           `json:"hang"`
+	Reports        Reports        `json:"reports"`
 }
 
 // Limits of jobs.
@@ -262,6 +266,29 @@ type Server struct {
 	CAConfigMapName string `json:"caConfigMapName"`
 }
 
+// Hang is what happens to jobs whose ranks make no progress, if neither the job nor its
+// runtime sets it.
+type Hang struct {
+	// After is how long the ranks may make no progress; 0s disables the detection.
+	After  metav1.Duration     `json:"after"`
+	Action training.HangAction `json:"action"`
+}
+
+// Reports are the settings of the port on which the leader receives the reports of jobs. It
+// needs webhook.manageCertificates, whose CA signs its certificate.
+type Reports struct {
+	// Port of the operator's pods; 0 receives no reports.
+	Port int32 `json:"port"`
+	// ServiceName is the Service that pods of jobs connect to, on the same port. It has no
+	// selector: the leader writes its own address into its EndpointSlice.
+	ServiceName string `json:"serviceName"`
+}
+
+// ReceivesReports reports whether jobs can report to the operator.
+func (c *Config) ReceivesReports() bool {
+	return c.Reports.Port != 0 && c.Webhook.ManageCertificates
+}
+
 // IssuesServerCertificate reports whether the operator issues the server's certificate.
 func (c *Config) IssuesServerCertificate() bool {
 	return c.Webhook.ManageCertificates && c.Server.ManageCertificate
@@ -310,7 +337,9 @@ func Default() *Config {
 			SecretName:           "trireme-webhook",
 			ConfigurationName:    "trireme",
 		},
-		Server: Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
+		Hang:    Hang{After: metav1.Duration{Duration: 15 * time.Minute}, Action: training.HangWarn},
+		Reports: Reports{Port: job.ReportsPort, ServiceName: "trireme-reports"},
+		Server:  Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
 	}
 }
 
@@ -343,5 +372,6 @@ func (c *Config) JobDefaults() job.Defaults {
 		MinScheduleTimeoutSeconds:    c.Limits.MinScheduleTimeoutSeconds,
 		RunAsUser:                    c.Defaults.RunAsUser,
 		NetworkPolicy:                c.Network.DefaultTemplate,
+		Hang:                         job.Hang{After: c.Hang.After.Duration, Action: c.Hang.Action},
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
@@ -70,6 +73,7 @@ func documented() *Config {
 			ServiceName: "trireme-webhook", SecretName: "trireme-webhook", ConfigurationName: "trireme",
 		},
 		Server: Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
+		Hang:   Hang{After: metav1.Duration{Duration: 15 * time.Minute}, Action: training.HangWarn}, Reports: Reports{Port: 9444, ServiceName: "trireme-reports"},
 	}
 }
 
@@ -193,6 +197,7 @@ func TestParseReadsEveryField(t *testing.T) {
 		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
 		Webhook: Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
 		Server:  Server{ExtraNames: []string{"f"}, ServiceName: "g", SecretName: "h", CAConfigMapName: "i"},
+		Hang:    Hang{After: metav1.Duration{Duration: time.Hour}, Action: training.HangFail}, Reports: Reports{Port: 40, ServiceName: "j"},
 	}
 	text, err := yaml.Marshal(want)
 	if err != nil {
@@ -231,6 +236,9 @@ func TestParseRefuses(t *testing.T) {
 		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be between 1 and 65535"}},
 		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", want: []string{"webhook.port"}},
 		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", want: []string{"defaults.runAsUser is 0; it must be at least 1, because pods without a user must not be root"}},
+		"a hang before the start":        {file: header + "hang: {after: -1s}", want: []string{"hang.after is -1s; it must be 0s, which disables the detection, or longer"}},
+		"an unknown action":              {file: header + "hang: {action: Kill}", want: []string{`hang.action is "Kill"; it must be one of [Warn Restart Fail]`}},
+		"a port for reports":             {file: header + "reports: {port: -1, serviceName: ''}", want: []string{"reports.port is -1; it must be between 1 and 65535", "reports.serviceName is empty"}},
 		"a user below root":              {file: header + "defaults: {runAsUser: -1}", want: []string{"defaults.runAsUser is -1; it must be at least 1"}},
 	}
 	for name, tc := range tests {
@@ -408,7 +416,7 @@ func TestJobDefaults(t *testing.T) {
 	want := job.Defaults{
 		LauncherResources:      corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
 		ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60,
-		RunAsUser: new(int64(1000)),
+		RunAsUser: new(int64(1000)), Hang: job.Hang{After: 15 * time.Minute, Action: training.HangWarn},
 	}
 	if diff := cmp.Diff(want, config.JobDefaults()); diff != "" {
 		t.Errorf("defaults of a job (-want +got):\n%s", diff)

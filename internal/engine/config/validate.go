@@ -41,6 +41,10 @@ func (c *Config) Validate() error {
 	oneOf(&errs, "admission.podSecurity", c.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
 	oneOf(&errs, "mpiJobs.manage", c.MPIJobs.Manage, job.Shares...)
 	oneOf(&errs, "agent.delivery", c.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
+	oneOf(&errs, "hang.action", c.Hang.Action, training.HangWarn, training.HangRestart, training.HangFail)
+	if c.Hang.After.Duration < 0 {
+		errs.add("hang.after is %s; it must be 0s, which disables the detection, or longer", c.Hang.After.Duration)
+	}
 	if c.Network.DefaultTemplate != "" {
 		oneOf(&errs, "network.defaultTemplate", c.Network.DefaultTemplate, training.NetworkPolicyDefault, training.NetworkPolicyRestricted)
 	}
@@ -91,6 +95,7 @@ func (c *Config) validateNames(errs *faults) {
 		{"webhook.serviceName", c.Webhook.ServiceName},
 		{"webhook.secretName", c.Webhook.SecretName},
 		{"webhook.configurationName", c.Webhook.ConfigurationName},
+		{"reports.serviceName", c.Reports.ServiceName},
 		{"server.serviceName", c.Server.ServiceName},
 		{"server.secretName", c.Server.SecretName},
 		{"server.caConfigMapName", c.Server.CAConfigMapName},
@@ -154,6 +159,9 @@ func (c *Config) validateQuantities(errs *faults) {
 
 func (c *Config) validateAddresses(errs *faults) {
 	port(errs, "webhook.port", c.Webhook.Port)
+	if c.Reports.Port != 0 {
+		port(errs, "reports.port", c.Reports.Port)
+	}
 	for i, open := range c.Network.EgressPorts {
 		port(errs, fmt.Sprintf("network.egressPorts[%d]", i), open)
 	}

@@ -30,7 +30,9 @@ type Previous struct {
 	StartTime, CompletionTime *metav1.Time
 	Suspended                 bool
 	// Queued: the job is suspended by its queue, not by its user.
-	Queued    bool
+	Queued bool
+	// Stalled is the condition of that name; its zero value if the job has never stalled.
+	Stalled   Condition
 	Submitted metav1.Time
 	// FinishRecorded is when the operator recorded that the job had finished, by the
 	// operator's own clock.
@@ -61,6 +63,8 @@ type Observed struct {
 	ScaleUp bool
 	// Confirmed: the objects were read from the API server and not from a cache.
 	Confirmed bool
+	// Reported is what the pods have reported; nil if nothing was.
+	Reported *Reported
 	// OlderWaits: an older job of the namespace waits for the same quota.
 	OlderWaits bool
 	Timeouts   Timeouts
@@ -128,6 +132,8 @@ type Verdict struct {
 	Gang, LauncherReady, WorkersReady Condition
 	// Suspension says why the job must have no pods; empty if it may have some.
 	Suspension Condition
+	// Stalled says whether the ranks make no progress.
+	Stalled Condition
 	// Waiting says what a pending job waits for.
 	Waiting Condition
 
@@ -174,7 +180,7 @@ func Of(j *job.Job, previous Previous, observed Observed) Verdict {
 // the job's own programs, which may quote commands and values.
 func (vd *Verdict) redact() {
 	texts := []*string{
-		&vd.FailureMessage, &vd.Gang.Message, &vd.LauncherReady.Message, &vd.WorkersReady.Message, &vd.Suspension.Message, &vd.Waiting.Message,
+		&vd.FailureMessage, &vd.Gang.Message, &vd.LauncherReady.Message, &vd.WorkersReady.Message, &vd.Suspension.Message, &vd.Waiting.Message, &vd.Stalled.Message,
 	}
 	if vd.LauncherPodStatus != nil {
 		texts = append(texts, &vd.LauncherPodStatus.Message)
@@ -299,6 +305,7 @@ func (vd *Verdict) suspend(suspension Condition, previous Previous) {
 	vd.Phase = training.PhasePending
 	vd.setWaiting(Condition{Reason: suspension.Reason, Message: suspension.Message})
 	vd.Suspension = suspension
+	vd.forgetReports(suspension.Reason, suspension.Message)
 	// After the suspension the job goes through all later steps again.
 	vd.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
 	vd.record(training.StepSubmitted, previous.Submitted.Time)

@@ -49,6 +49,7 @@ func (v *view) restarting(verdict *Verdict, previous Previous) {
 	verdict.Stage, verdict.Phase, verdict.StartTime = plan.Restarting, training.PhasePending, previous.StartTime
 	verdict.setWaiting(Condition{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
 		verdict.Restart.Count, v.job.Lifetime.BackoffLimit, verdict.Restart.Message)})
+	verdict.forgetReports(reasonRestarting, "The job is being restarted")
 	if v.checkDeadline(verdict, previous); verdict.Lookup == LookupNothing && verdict.Stage != plan.Finished {
 		if wait := verdict.Restart.DueTime.Sub(v.observed.Now); wait > 0 {
 			verdict.checkIn(wait)

@@ -47,12 +47,17 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 	if verdict.StartTime == nil && verdict.Gang.Yes {
 		verdict.StartTime = stepTime(verdict.Timeline, training.StepScheduled)
 	}
+	v.applyReports(verdict, previous)
 	if v.launcherSucceeded() {
 		v.finish(verdict, training.PhaseSucceeded, v.launcherEnd().FinishedAt.Time)
 		return
 	}
 	if failure := v.firstFailure(previous); failure != nil {
 		v.handleFailure(verdict, previous, failure)
+		return
+	}
+	if stalled := v.stallFailure(verdict); stalled != nil {
+		v.handleFailure(verdict, previous, stalled)
 		return
 	}
 	v.checkTimeouts(verdict, previous)
@@ -119,6 +124,7 @@ func (v *view) finish(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.CompletionTime = &metav1.Time{Time: at}
 	verdict.Report = reportOf(v.launcherEnd())
 	v.recordFinish(verdict, at)
+	v.finishReports(verdict)
 	v.finishWorkers(verdict)
 	v.finishLauncher(verdict)
 	if verdict.StartTime != nil {

@@ -28,6 +28,9 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	if suspended := meta.FindStatusCondition(status.Conditions, v2alpha1.ConditionSuspended); suspended != nil && suspended.Status == metav1.ConditionTrue {
 		previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
 	}
+	if stalled := meta.FindStatusCondition(status.Conditions, training.ConditionStalled); stalled != nil {
+		previous.Stalled = Condition{Yes: stalled.Status == metav1.ConditionTrue, Reason: stalled.Reason, Message: stalled.Message}
+	}
 	for _, end := range []string{v2alpha1.ConditionTrainingComplete, v2alpha1.ConditionFailed} {
 		if condition := meta.FindStatusCondition(status.Conditions, end); condition != nil && condition.Status == metav1.ConditionTrue {
 			previous.FinishRecorded = condition.LastTransitionTime
@@ -44,6 +47,9 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 	}
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
+		if condition.Type == v2beta1.JobStalled {
+			previous.Stalled = Condition{Yes: condition.Status == corev1.ConditionTrue, Reason: condition.Reason, Message: condition.Message}
+		}
 		if condition.Status != corev1.ConditionTrue {
 			continue
 		}
@@ -68,17 +74,22 @@ func (vd *Verdict) TrainJobStatus(j *job.Job, status *v2alpha1.TrainJobStatus, g
 	if wasFinished {
 		return
 	}
-	for _, condition := range []struct {
+	type named struct {
 		name string
 		Condition
-	}{
+	}
+	conditions := []named{
 		{v2alpha1.ConditionGangScheduling, vd.Gang},
 		{v2alpha1.ConditionWorkersReady, vd.WorkersReady},
 		{v2alpha1.ConditionLauncherReady, vd.LauncherReady},
 		{v2alpha1.ConditionTrainingComplete, vd.completeCondition()},
 		{v2alpha1.ConditionSuspended, vd.suspendedCondition()},
 		{v2alpha1.ConditionFailed, vd.failedCondition()},
-	} {
+	}
+	if vd.Stalled.Yes || meta.FindStatusCondition(status.Conditions, training.ConditionStalled) != nil {
+		conditions = append(conditions, named{training.ConditionStalled, vd.stalledCondition()})
+	}
+	for _, condition := range conditions {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: condition.name, Status: metav1.ConditionStatus(conditionStatus(condition.Yes)), Reason: conditionReason(condition.Reason), Message: truncated(condition.Message),
 			ObservedGeneration: generation, LastTransitionTime: now,
@@ -119,6 +130,10 @@ func (vd *Verdict) MPIJobStatus(j *job.Job, status *v2beta1.MPIJobStatus, genera
 		set(v2beta1.JobRestarting, Condition{Yes: true, Reason: "MPIJobRestarting", Message: vd.Waiting.Message})
 	} else if wasRestarted {
 		set(v2beta1.JobRestarting, Condition{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
+	}
+	wasStalled := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobStalled })
+	if vd.Stalled.Yes || wasStalled {
+		set(v2beta1.JobStalled, vd.stalledCondition())
 	}
 	set(v2beta1.JobPending, vd.pendingCondition())
 	set(v2beta1.JobRunning, vd.runningCondition())
@@ -193,6 +208,14 @@ func (vd *Verdict) failedCondition() Condition {
 		return Condition{Yes: true, Reason: string(vd.FailureReason), Message: vd.FailureMessage}
 	}
 	return Condition{Reason: "NotFailed", Message: "The job has not failed"}
+}
+
+// stalledCondition is that of a job that stalls or has stalled.
+func (vd *Verdict) stalledCondition() Condition {
+	if vd.Stalled.Reason == "" {
+		return Condition{Reason: reasonProgressing, Message: "Nothing is known about the ranks"}
+	}
+	return vd.Stalled
 }
 
 func (vd *Verdict) suspendedCondition() Condition {

@@ -39,6 +39,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 			TTLSecondsAfterFinished: spec.RunPolicy.TTLSecondsAfterFinished,
 		},
 	}
+	job.Hang, job.ProgressPattern = newHang(defaults.Hang, spec.RunPolicy.Hang), spec.ProgressPattern
 	if managedBy := orElse(spec.RunPolicy.ManagedBy, ""); managedBy != v2beta1.ManagedByMPIOperator && managedBy != training.ManagedByTrireme {
 		job.ManagedBy = managedBy
 	}

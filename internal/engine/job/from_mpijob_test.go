@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -35,7 +36,8 @@ func TestFromMPIJobReadsEveryField(t *testing.T) {
 		Launcher:        Role{Replicas: 1, Template: restarting(corev1.RestartPolicyNever, podTemplate("mpirun", "python", "train.py"))},
 		Worker:          Role{Replicas: 8, Template: restarting(corev1.RestartPolicyOnFailure, podTemplate("/usr/sbin/sshd", "-De"))},
 		RequireAllHosts: true, LauncherRunsRanks: true, LauncherWaits: true,
-		SSHDirectory:  "/keys",
+		SSHDirectory:    "/keys",
+		ProgressPattern: `step (\d+)`, Hang: Hang{Action: training.HangRestart},
 		NetworkPolicy: training.NetworkPolicyRestricted,
 		Gang: Gang{MinMember: 5, MinResources: list("cpu", "9"), TimeoutSeconds: 120,
 			PriorityClass: "high", Queue: "volcanic"},
@@ -62,8 +64,10 @@ func completeMPIJob() *v2beta1.MPIJob {
 		spec.MPIImplementation = v2beta1.MPIImplementationMPICH
 		spec.CleanPodPolicy = new(training.CleanPodPolicyAll)
 		spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyRestricted}
+		spec.ProgressPattern = `step (\d+)`
 		spec.RunPolicy = v2beta1.RunPolicy{
 			TTLSecondsAfterFinished: new(int32(60)), ActiveDeadlineSeconds: new(int64(3600)), BackoffLimit: new(int32(0)),
+			Hang:    &training.Hang{After: &metav1.Duration{}, Action: new(training.HangRestart)},
 			Suspend: new(true), ManagedBy: new(training.ManagedByMultiKueue),
 			SchedulingPolicy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(5)), Queue: "volcanic", MinResources: new(list("cpu", "9")),
 				PriorityClass: "high", ScheduleTimeoutSeconds: new(int32(120))},

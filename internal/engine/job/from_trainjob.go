@@ -3,6 +3,7 @@
 package job
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -36,6 +37,8 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 			TTLSecondsAfterFinished: spec.TTLSecondsAfterFinished,
 		},
 	}
+	job.Hang = newHang(defaults.Hang, spec.Hang, runtime.Hang)
+	job.ProgressPattern = cmp.Or(spec.Trainer.ProgressPattern, runtime.ProgressPattern)
 	if managedBy := orElse(spec.ManagedBy, ""); managedBy != v2alpha1.ManagedByTrainJobController {
 		job.ManagedBy = managedBy
 	}

@@ -4,10 +4,12 @@ package job
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -55,6 +57,9 @@ func TestFromTrainJobReadsEveryField(t *testing.T) {
 			Dataset: &Source{URI: "s3://bucket/data", Secret: "aws"}, Model: &Source{URI: "hf://owner/model"},
 			Size: resource.MustParse("100Gi"), StorageClassName: new("fast"),
 		},
+		ProgressPattern: `step (\d+)`,
+		// The action is the runtime's.
+		Hang:          Hang{After: time.Hour, Action: training.HangFail},
 		NetworkPolicy: training.NetworkPolicyDefault,
 		Gang:          Gang{Scheduler: Volcano, MinMember: 17, TimeoutSeconds: 600, PriorityClass: "high", Queue: "gold"},
 		Lifetime: Lifetime{CleanPodPolicy: training.CleanPodPolicyAll, BackoffLimit: 2,
@@ -78,8 +83,9 @@ func completeTrainJob() *v2alpha1.TrainJob {
 			Env:              []corev1.EnvVar{{Name: "EPOCHS", Value: "3"}},
 			Volumes:          []corev1.Volume{{Name: "data"}},
 			VolumeMounts:     []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
-			ResourcesPerNode: new(resources("nvidia.com/gpu", "8")),
+			ResourcesPerNode: new(resources("nvidia.com/gpu", "8")), ProgressPattern: `step (\d+)`,
 		}
+		spec.Hang = &training.Hang{After: &metav1.Duration{Duration: time.Hour}}
 		spec.Launcher = &v2alpha1.Launcher{Resources: new(resources("cpu", "1"))}
 		spec.Initializer = &v2alpha1.Initializer{
 			Dataset: &v2alpha1.Source{StorageURI: "s3://bucket/data", SecretRef: &v2alpha1.SecretRef{Name: "aws"}},
@@ -101,6 +107,8 @@ func completeRuntime() *v2alpha1.TrainingRuntimeSpec {
 			PriorityClass: "high",
 			Volcano:       &v2alpha1.QueuedGangPolicy{GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(600))}, Queue: "gold"},
 		}
+		runtime.Hang = &training.Hang{After: &metav1.Duration{Duration: time.Minute}, Action: new(training.HangFail)}
+		runtime.ProgressPattern = "epoch ([0-9]+)"
 		runtime.Constraints = &v2alpha1.Constraints{MaxNodes: new(int32(64)), RequiredNodeLabels: map[string]string{"gpu": "h100"}}
 		// The runtime sets these, but the job's values apply, and the operator restarts pods.
 		runtime.Template.Spec.ReplicatedJobs[0].Replicas = new(int32(7))

@@ -9,8 +9,10 @@ package job
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -48,6 +50,10 @@ type Job struct {
 	LauncherWaits bool
 	// TagOutput: every line of output begins with its rank.
 	TagOutput bool
+	// ProgressPattern finds the progress in a line of output; empty for none.
+	ProgressPattern string
+	// Hang is what happens if the ranks make no progress.
+	Hang Hang
 	// SSHDirectory is where images with their own sshd expect the keys.
 	SSHDirectory string
 
@@ -109,6 +115,28 @@ const (
 	Native       Scheduler = "native"
 )
 
+// Hang sets when a job is stalled, and what happens then.
+type Hang struct {
+	// After is how long the ranks may make no progress; 0 disables the detection.
+	After  time.Duration
+	Action training.HangAction
+}
+
+// newHang takes each setting from the first that has it: the job, its runtime, the operator.
+func newHang(defaults Hang, settings ...*training.Hang) Hang {
+	hang := defaults
+	for _, setting := range slices.Backward(settings) {
+		if setting == nil {
+			continue
+		}
+		hang.Action = orElse(setting.Action, hang.Action)
+		if setting.After != nil {
+			hang.After = setting.After.Duration
+		}
+	}
+	return hang
+}
+
 // Lifetime limits how long a job runs and how long it and its pods are kept.
 type Lifetime struct {
 	CleanPodPolicy training.CleanPodPolicy
@@ -145,6 +173,8 @@ type Defaults struct {
 	// RunAsUser is the UID of pods that set none and must not run as root. Nil leaves the
 	// choice to the cluster, as OpenShift requires.
 	RunAsUser *int64
+	// Hang applies to jobs that do not set it, and whose runtime does not.
+	Hang Hang
 	// NetworkPolicy is the template of jobs that set none; empty creates no NetworkPolicy.
 	NetworkPolicy training.NetworkPolicyTemplate
 }

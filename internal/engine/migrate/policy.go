@@ -24,6 +24,8 @@ func (m *migration) policy() {
 	converted.NetworkPolicy, converted.RequireAllHosts = old.NetworkPolicy, old.RequireAllHosts
 	m.note("spec.networkPolicy", Mapped, inTrainJob("spec.networkPolicy"), "")
 	m.note("spec.requireAllHosts", Mapped, inTrainJob("spec.requireAllHosts"), "")
+	converted.Trainer.ProgressPattern = old.ProgressPattern
+	m.note("spec.progressPattern", Mapped, inTrainJob("spec.trainer.progressPattern"), "")
 	m.runtime.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementation(m.before.MPI)
 	to := inRuntime("spec.mlPolicy.mpiImplementation")
 	if old.MPIImplementation == v2beta1.MPIImplementationIntel {
@@ -59,6 +61,8 @@ func (m *migration) lifetime() {
 	m.note("spec.runPolicy.ttlSecondsAfterFinished", Mapped, inTrainJob("spec.ttlSecondsAfterFinished"), "")
 	converted.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
 	m.note("spec.runPolicy.activeDeadlineSeconds", Mapped, inTrainJob("spec.activeDeadlineSeconds"), "")
+	converted.Hang = old.Hang
+	m.note("spec.runPolicy.hang", Mapped, inTrainJob("spec.hang"), "")
 	// Always set: the default of a TrainJob is not to restart.
 	converted.BackoffLimit = new(m.before.Lifetime.BackoffLimit)
 	const restart = "a failure restarts the whole job with its workers, not only the launcher"

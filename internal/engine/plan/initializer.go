@@ -27,7 +27,7 @@ const (
 func initializerObjects(j *job.Job, env Environment) []gang.Object {
 	var objects []gang.Object
 	if j.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(j, env.EgressPorts))
+		objects = append(objects, NetworkPolicy(j, env.EgressPorts, env.Reports))
 	}
 	if j.Initializer.ClaimName == "" {
 		objects = append(objects, workspace(j))

@@ -22,7 +22,7 @@ var dnsPorts = []int32{53, 5353}
 //
 // Both templates allow ingress from the job's own pods only. Kubelets can reach the pods
 // of their node in spite of any policy.
-func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy {
+func NetworkPolicy(j *job.Job, egressPorts []int32, reports *Reports) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: objectMeta(j, NamesOf(j).NetworkPolicy),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -36,6 +36,9 @@ func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy 
 	if j.NetworkPolicy != training.NetworkPolicyDefault {
 		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
 		policy.Spec.Egress = restrictedEgress(j, egressPorts)
+		if reports != nil {
+			policy.Spec.Egress = append(policy.Spec.Egress, ReportEgress(reports.Namespace, reports.Port))
+		}
 	}
 	return policy
 }

@@ -20,11 +20,13 @@ func TestNetworkPolicies(t *testing.T) {
 		kind     job.Kind
 		template training.NetworkPolicyTemplate
 		ports    []int32
+		reports  *Reports
 	}{
 		"an MPIJob, Default":                   {kind: job.KindMPIJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
 		"an MPIJob, Restricted":                {kind: job.KindMPIJob, template: training.NetworkPolicyRestricted, ports: []int32{443}},
 		"a TrainJob, Default":                  {kind: job.KindTrainJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
 		"a TrainJob, Restricted, with storage": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443, 9000}},
+		"a TrainJob, Restricted, that reports": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443}, reports: reports()},
 		// An empty rule would allow everything.
 		"a TrainJob, Restricted, without egress ports": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
 	}
@@ -34,7 +36,7 @@ func TestNetworkPolicies(t *testing.T) {
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
 			j := &job.Job{Kind: tc.kind, Namespace: "team-a", Name: "resnet", NetworkPolicy: tc.template}
-			got, err := yaml.Marshal(NetworkPolicy(j, tc.ports))
+			got, err := yaml.Marshal(NetworkPolicy(j, tc.ports, tc.reports))
 			if err != nil {
 				t.Fatal(err)
 			}

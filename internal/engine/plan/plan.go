@@ -45,6 +45,8 @@ type Environment struct {
 	Gang          gang.Backend
 	// EgressPorts stay open under a Restricted NetworkPolicy.
 	EgressPorts []int32
+	// Reports is where pods report the progress of their job; nil if nothing receives it.
+	Reports *Reports
 }
 
 // State is the observed state of the job's objects.

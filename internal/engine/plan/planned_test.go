@@ -79,8 +79,12 @@ func environment(t testing.TB, j *job.Job, has gang.Available, method Method) En
 	}
 	return Environment{
 		Delivery:         Delivery{Method: method, Image: agentImage},
-		InitializerImage: initializerImage, ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443},
+		InitializerImage: initializerImage, ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443}, Reports: reports(),
 	}
+}
+
+func reports() *Reports {
+	return &Reports{URL: "https://trireme-reports.trireme-system.svc:9444", CA: []byte("the CA"), Namespace: "trireme-system", Port: 9444}
 }
 
 // workers are pods of an MPIJob called resnet in these phases.

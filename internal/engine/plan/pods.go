@@ -157,6 +157,9 @@ func launcherVariables(j *job.Job) []corev1.EnvVar {
 		launch.Agent, launch.SSHOptions = "", "-o ConnectionAttempts=10"
 	}
 	variables := agentVariables(j)
+	if j.ProgressPattern != "" {
+		variables = append(variables, corev1.EnvVar{Name: protocol.ProgressPatternVariable, Value: j.ProgressPattern})
+	}
 	if j.TagOutput {
 		variables = append(variables, corev1.EnvVar{Name: protocol.TagOutputVariable, Value: string(j.MPI)})
 	}

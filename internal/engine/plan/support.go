@@ -20,13 +20,13 @@ const (
 // mpi-operator run it.
 const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 
-// supportObjects are the objects that the pods of a job refer to. The Secret has no data
-// here, because keys are random and this package is pure; the operator adds them.
+// supportObjects are the objects that the pods of a job refer to. The Secret has no
+// keys here, because keys are random and this package is pure; the operator adds them.
 func supportObjects(j *job.Job, env Environment) []gang.Object {
 	names := NamesOf(j)
 	objects := []gang.Object{}
 	if j.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(j, env.EgressPorts))
+		objects = append(objects, NetworkPolicy(j, env.EgressPorts, env.Reports))
 	}
 	return append(objects,
 		&corev1.Service{
@@ -39,5 +39,5 @@ func supportObjects(j *job.Job, env Environment) []gang.Object {
 			ObjectMeta: objectMeta(j, names.Hostfile),
 			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverHostsFile: discoverHosts},
 		},
-		&corev1.Secret{ObjectMeta: objectMeta(j, names.Secret), Type: corev1.SecretTypeOpaque})
+		&corev1.Secret{ObjectMeta: objectMeta(j, names.Secret), Type: corev1.SecretTypeOpaque, Data: secretData(env)})
 }

@@ -82,6 +82,7 @@ func completeTemplate(j *job.Job, template *corev1.PodTemplateSpec, role string,
 	if j.Initializer != nil {
 		addWorkspace(pod, NamesOf(j).Workspace)
 	}
+	addReports(pod, j, NamesOf(j).Secret, env.Reports)
 	env.Gang.Join(j, template)
 }
 

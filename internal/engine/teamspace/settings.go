@@ -30,6 +30,9 @@ type Settings struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 	// EgressPorts are the TCP ports that jobs can reach on any address.
 	EgressPorts []int32 `json:"egressPorts,omitempty"`
+	// OperatorNamespace is the namespace of Trireme's operator, to which jobs report their
+	// progress.
+	OperatorNamespace string `json:"operatorNamespace,omitempty"`
 	// Admins, Editors and Viewers are users and groups, such as user:alice or group:vision.
 	Admins  []string `json:"admins,omitempty"`
 	Editors []string `json:"editors,omitempty"`
@@ -64,6 +67,8 @@ func Default(name string) Settings {
 		Isolation:   IsolationNamespace,
 		EgressPorts: []int32{443},
 		PodSecurity: "restricted",
+
+		OperatorNamespace: "trireme-system",
 	}
 }
 
@@ -79,6 +84,9 @@ func (s Settings) WithDefaults() Settings {
 	if s.Isolation == "" {
 		s.Isolation = defaults.Isolation
 	}
+	if s.OperatorNamespace == "" {
+		s.OperatorNamespace = defaults.OperatorNamespace
+	}
 	if s.PodSecurity == "" {
 		s.PodSecurity = defaults.PodSecurity
 	}
@@ -91,6 +99,9 @@ func (s Settings) Validate() error {
 	add := func(format string, arguments ...any) { faults = append(faults, fmt.Errorf(format, arguments...)) }
 	for _, fault := range validation.IsDNS1123Label(s.Name) {
 		add("name %q: %s", s.Name, fault)
+	}
+	for _, fault := range validation.IsDNS1123Label(s.OperatorNamespace) {
+		add("operatorNamespace %q: %s", s.OperatorNamespace, fault)
 	}
 	if isSystem(s.Name) {
 		add("namespace %s belongs to the system; choose a namespace for a team", s.Name)

@@ -134,6 +134,8 @@ func (mc *mpiJobCheck) runPolicy() {
 	atLeast(mc.Findings, at.Child("ttlSecondsAfterFinished"), policy.TTLSecondsAfterFinished, 0)
 	deadline(mc.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
 	atLeast(mc.Findings, at.Child("backoffLimit"), policy.BackoffLimit, 0)
+	hang(mc.Findings, at.Child("hang"), policy.Hang)
+	progressPattern(mc.Findings, mc.spec.Child("progressPattern"), mc.mpiJob.Spec.ProgressPattern)
 	if own := mc.mpiJob.Spec.CleanPodPolicy; own != nil && policy.CleanPodPolicy != nil && *own != *policy.CleanPodPolicy {
 		mc.refuse(field.Invalid(at.Child("cleanPodPolicy"), *policy.CleanPodPolicy,
 			fmt.Sprintf("differs from spec.cleanPodPolicy, which is %s; set one of them", *own)))

@@ -34,6 +34,8 @@ func (r *Rules) Runtime(runtime *v2alpha1.TrainingRuntimeSpec, bytes int) *Findi
 	check.mlPolicy()
 	check.podGroupPolicy()
 	check.constraints()
+	hang(check.Findings, check.spec.Child("hang"), runtime.Hang)
+	progressPattern(check.Findings, check.spec.Child("progressPattern"), runtime.ProgressPattern)
 	check.replicatedJobs()
 	return check.Findings
 }

@@ -84,6 +84,7 @@ func (tc *trainJobCheck) trainer() {
 	between(tc.Findings, at.Child("slotsPerWorker"), "slotsPerWorker", trainer.SlotsPerWorker, 1, limits.MaxSlots.TrainJob)
 	tc.pods.image(at.Child("image"), trainer.Image)
 	tc.pods.environment(at.Child("env"), trainer.Env)
+	progressPattern(tc.Findings, at.Child("progressPattern"), trainer.ProgressPattern)
 	if trainer.ResourcesPerNode != nil {
 		tc.pods.resources(at.Child("resourcesPerNode"), trainer.ResourcesPerNode)
 	}
@@ -97,6 +98,7 @@ func (tc *trainJobCheck) lifetime() {
 	deadline(tc.Findings, tc.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
 	atLeast(tc.Findings, tc.spec.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, 0)
 	atLeast(tc.Findings, tc.spec.Child("backoffLimit"), spec.BackoffLimit, 0)
+	hang(tc.Findings, tc.spec.Child("hang"), spec.Hang)
 	// MultiKueue does not support TrainJobs of this group.
 	managedBy(tc.Findings, tc.spec.Child("managedBy"), spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }

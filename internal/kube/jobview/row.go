@@ -36,6 +36,10 @@ type Row struct {
 	Queue          string         `json:"queue,omitempty"`
 	LauncherStatus string         `json:"launcherStatus,omitempty"`
 	WorkerStatuses []WorkerStatus `json:"workerStatuses"`
+	// TrainerStatus is the progress that the training reports.
+	TrainerStatus *training.TrainerStatus `json:"trainerStatus,omitempty"`
+	// Ranks summarizes the MPI processes.
+	Ranks *training.Ranks `json:"ranks,omitempty"`
 }
 
 // WorkerStatus is the status of one worker.
@@ -54,7 +58,7 @@ func (view *View) Row() *Row {
 		Framework: frameworkMPI, Status: view.State(), Phase: string(view.Phase), Message: view.Explanation(), FailureReason: string(view.FailureReason),
 		CreationTime: view.GetCreationTimestamp(), StartTime: view.StartTime, CompletionTime: view.CompletionTime,
 		NumNodes: view.Identity().Worker.Replicas, ReadyWorkers: view.ReadyWorkers, Queue: view.GetLabels()[training.LabelQueue],
-		WorkerStatuses: []WorkerStatus{},
+		WorkerStatuses: []WorkerStatus{}, TrainerStatus: view.TrainerStatus, Ranks: view.Ranks,
 	}
 	if trainJob, is := view.Object.(*v2alpha1.TrainJob); is {
 		row.Runtime, row.RuntimeKind = trainJob.Spec.RuntimeRef.Name, string(trainJob.Spec.RuntimeRef.Kind)

@@ -55,7 +55,7 @@ func (facts *Facts) policies() []networkingv1.NetworkPolicy {
 	if facts.Stored || facts.Job == nil || facts.Job.NetworkPolicy == "" {
 		return policies
 	}
-	own := plan.NetworkPolicy(facts.Job, nil)
+	own := plan.NetworkPolicy(facts.Job, nil, nil)
 	own.Namespace = facts.Namespace
 	return append(slices.Clone(policies), *own)
 }

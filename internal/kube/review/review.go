@@ -5,6 +5,7 @@ package review
 
 import (
 	"context"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -33,4 +34,16 @@ func Subject(user *authenticationv1.UserInfo) authorizationv1.SubjectAccessRevie
 		spec.Extra[key] = authorizationv1.ExtraValue(values)
 	}
 	return spec
+}
+
+// TokenFor returns the user of a token that was issued for an audience, or nil if the token
+// is not valid for it.
+func TokenFor(ctx context.Context, api kubernetes.Interface, token, audience string) (*authenticationv1.UserInfo, error) {
+	reviewed, err := api.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}}}, metav1.CreateOptions{})
+	// An authenticator that does not know audiences returns none.
+	if err != nil || !reviewed.Status.Authenticated || !slices.Contains(reviewed.Status.Audiences, audience) {
+		return nil, err
+	}
+	return &reviewed.Status.User, nil
 }

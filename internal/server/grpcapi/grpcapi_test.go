@@ -21,6 +21,7 @@ import (
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
@@ -263,4 +264,12 @@ func received[Message any](stream grpc.ServerStreamingClient[Message], err error
 		}
 		messages = append(messages, message)
 	}
+}
+
+func (s *scripted) Ranks(_ context.Context, ref jobservice.JobRef) (*reports.JobRanks, error) {
+	return &reports.JobRanks{}, s.note("ranks of %s", refText(ref))
+}
+
+func (s *scripted) Curves(_ context.Context, ref jobservice.JobRef) (*reports.JobCurves, error) {
+	return &reports.JobCurves{}, s.note("curves of %s", refText(ref))
 }

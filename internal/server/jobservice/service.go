@@ -7,13 +7,16 @@ package jobservice
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
+	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
@@ -45,6 +48,11 @@ type Interface interface {
 	// Usage returns the resource usage of a job's pods.
 	Usage(ctx context.Context, job JobRef, window time.Duration) (*usage.Report, error)
 
+	// Ranks returns all ranks of a job, and Curves its metrics over time, as the job's pods
+	// have reported them to the operator.
+	Ranks(ctx context.Context, job JobRef) (*reports.JobRanks, error)
+	Curves(ctx context.Context, job JobRef) (*reports.JobCurves, error)
+
 	// Diagnose finds why a job does not run, Preflight whether a job can run; without an
 	// object it only checks the namespace.
 	Diagnose(ctx context.Context, job JobRef) (*preflight.Diagnosis, error)
@@ -65,7 +73,10 @@ type Options struct {
 	Usage func(client.Reader) usage.Source
 	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
-	Clock             clock.PassiveClock
+	// Reports asks the operator; nil if the server has no connection to it.
+	Reports *jobreports.Client
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
 }
 
 // Service implements the operations.

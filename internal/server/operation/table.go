@@ -45,6 +45,8 @@ func restJobs() (rows []Operation) {
 				Operation{Call: "GET " + job + "/status", Verb: "get", Kind: name},
 				Operation{Call: "GET " + job + "/events", Verb: "get", Kind: name},
 				Operation{Call: "GET " + job + "/metrics", Verb: "get", Kind: name},
+				Operation{Call: "GET " + job + "/metrics/curves", Verb: "get", Kind: name},
+				Operation{Call: "GET " + job + "/ranks", Verb: "get", Kind: name},
 				Operation{Call: "GET " + job + "/diagnose", Verb: "check", Kind: name},
 				Operation{Call: "GET " + job + "/logs", Verb: "get", Kind: name, Stream: StreamOnFollow},
 				Operation{Call: "GET " + job + "/logs/launcher", Verb: "get", Kind: name, Stream: StreamOnFollow},

@@ -120,6 +120,10 @@ func (a *API) metrics(in *input) (any, error) {
 	return a.service.Usage(in.context(), in.job(), timeRanges[in.query.text("timeRange")])
 }
 
+func (a *API) ranks(in *input) (any, error) { return a.service.Ranks(in.context(), in.job()) }
+
+func (a *API) curves(in *input) (any, error) { return a.service.Curves(in.context(), in.job()) }
+
 func (a *API) diagnose(in *input) (any, error) { return a.service.Diagnose(in.context(), in.job()) }
 
 func (a *API) list(in *input) (any, error) {

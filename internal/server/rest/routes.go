@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
@@ -73,6 +74,8 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Resume a suspended job", success: http.StatusOK, response: jobBody{kind}, errors: []int{404, 409, 422}, handle: suspension(false)},
 		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "List the events of a job and the warnings of its pods", success: http.StatusOK, response: eventList{}, errors: []int{404}, handle: (*API).events},
 		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "Get the resource usage of a job's pods, now and over time", success: http.StatusOK, response: usage.Report{}, parameters: metricParameters, errors: []int{404}, handle: (*API).metrics},
+		{method: http.MethodGet, path: one + "/metrics/curves", id: "get" + name + "Curves", summary: "Get the metrics that a running job has reported, over time", success: http.StatusOK, response: reports.JobCurves{}, errors: []int{404, 501}, handle: (*API).curves},
+		{method: http.MethodGet, path: one + "/ranks", id: "get" + name + "Ranks", summary: "Get all ranks of a running job, as its agents last reported them", success: http.StatusOK, response: reports.JobRanks{}, errors: []int{404, 501}, handle: (*API).ranks},
 		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "Diagnose why a job does not run, or why it failed", success: http.StatusOK, response: preflight.Diagnosis{}, errors: []int{404}, handle: (*API).diagnose},
 	}
 	routes = append(routes, logRoutes(name, one)...)
