@@ -40,6 +40,11 @@ type Activity struct {
 	Hosts []Host    `json:"hosts,omitempty"`
 	// Progress is what the command wrote to its output, if it did.
 	Progress *Progress `json:"progress,omitempty"`
+	// LastOutput is when the command last wrote a line, of any rank.
+	LastOutput *time.Time `json:"lastOutput,omitempty"`
+	// Examined is set if the ranks were examined for this message, as a reply had asked. The
+	// ranks that run and have no Doing could not be examined.
+	Examined bool `json:"examined,omitempty"`
 	// Final is set in the last message, after the command has exited.
 	Final bool `json:"final,omitempty"`
 }
@@ -97,8 +102,8 @@ const (
 	SpinningInMPI Doing = "SpinningInMPI"
 	// Sleeping: the rank waits in the kernel.
 	Sleeping Doing = "Sleeping"
-	// Stopped: the rank was stopped by a signal.
-	Stopped Doing = "Stopped"
+	// StoppedBySignal: the rank was stopped by a signal.
+	StoppedBySignal Doing = "Stopped"
 )
 
 // Progress is how far a program is.
