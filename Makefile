@@ -97,8 +97,8 @@ check-web: web/src/api/schema.d.ts ## Check types and style of the dashboard, an
 ##@ Test
 
 .PHONY: test
-test: check cluster-build bin/gotestsum bin/grpcurl ## Run everything that a change must pass: checks, unit, API, cluster and documentation tests (root)
-	@test/run unit api cluster docs
+test: check cluster-build bin/gotestsum bin/grpcurl ## Run everything that a change must pass: checks, unit, API, Python, cluster and documentation tests (root)
+	@test/run unit api python cluster docs
 
 .PHONY: test-unit
 test-unit: export CACHED = yes
@@ -113,6 +113,10 @@ test-quick: check cluster-build bin/gotestsum bin/grpcurl ## Run checks, unit te
 .PHONY: test-api
 test-api: bin/gotestsum bin/cluster bin/helm ## Run the tests against a real API server and etcd
 	@test/run api
+
+.PHONY: test-python
+test-python: bin/gotestsum bin/cluster ## Check and test the Python package, with jobs on a separate local cluster (root)
+	@test/run python
 
 .PHONY: test-cluster
 test-cluster: bin/gotestsum bin/cluster ## Run the tests on a separate local cluster (root)

@@ -22,7 +22,7 @@ from trireme.training import AsyncTrainingClient, TrainingClient
 pytestmark = pytest.mark.cluster
 
 # Images of the local cluster by the Python that they have.
-IMAGES = {(3, 11): "trireme.local/openmpi:4", (3, 13): "trireme.local/digits:1"}
+IMAGES = {(3, 11): "trireme.local/openmpi:4", (3, 13): "trireme.local/openmpi:5"}
 IMAGE = IMAGES.get(sys.version_info[:2], "")
 OTHER_IMAGE = next(image for version, image in IMAGES.items() if version != sys.version_info[:2])
 SMALL: dict[str, Any] = {

@@ -268,14 +268,13 @@ class Jobs(Generic[J]):
 
         def observe() -> None:
             with contextlib.suppress(errors.TrainingSDKException):
-                for job in self.changes(name, namespace, opened=watching.append):
+                for job in self.changes(name, namespace, opened=opened):
                     if job.status.finished or ended.is_set():
                         break
             ended.set()
             for stream in list(streams):
                 stream.shutdown()
 
-        watching: list[Stream] = []
         observer = threading.Thread(target=observe, daemon=True)
 
         def belongs(event: JSON) -> bool:
@@ -311,7 +310,7 @@ class Jobs(Generic[J]):
             yield from new(self.kube.items(path)[0])
         finally:
             ended.set()
-            for stream in [*streams, *watching]:
+            for stream in list(streams):
                 stream.shutdown()
             observer.join()
 

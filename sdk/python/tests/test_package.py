@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package as users install it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import trireme
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def test_wheel_and_sdist(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(PACKAGE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,), (sdist,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    assert wheel.name == f"trireme-{trireme.__version__}-py3-none-any.whl"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"trireme/py.typed", "trireme/_runner.py", "trireme/training/testing.py"} <= names
+    # No module of Kubeflow's, which would replace its own.
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"trireme"}
+    with tarfile.open(sdist) as archive:
+        assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+def test_import_is_light() -> None:
+    """Pods have no packages: importing trireme must need none."""
+    code = f"import sys; sys.path.insert(0, {str(PACKAGE / 'src')!r}); import trireme; trireme.report(step=1)"
+    python = [sys.executable, "-I", "-S", "-c"]
+    done = subprocess.run([*python, code], capture_output=True, text=True, check=False)
+    assert done.stdout == 'trireme: {"step": 1}\n', done.stderr
+    done = subprocess.run([*python, code + "; trireme.Client"], capture_output=True, text=True, check=False)
+    assert "trireme.Client cannot be used in the pods of a job" in done.stderr

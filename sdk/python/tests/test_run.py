@@ -1,0 +1,556 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions on ranks: the payload, the results, and the display of jobs. Jobs on pods are in test_cluster.py."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import threading
+import time
+import types
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from rich.console import Console
+
+import trireme
+from tests.fakeapi import FakeAPI
+from trireme import _payload, _results, display, errors
+from trireme._payload import payload
+from trireme._progress import parse
+from trireme._results import Collector
+from trireme.run import Client, with_source
+
+JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"
+
+
+@pytest.fixture
+def client(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr("trireme.run.Kube.connect", lambda *_: api.kube())
+    with Client(image="image") as client:
+        yield client
+
+
+def answer() -> int:
+    return 42
+
+
+def submitted(api: FakeAPI, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return api.objects["trainjobs", "default", name], api.objects["secrets", "default", f"{name}-run"]
+
+
+def finish(api: FakeAPI, job: Any, phase: str, results: dict[int, Any], *lines: str, **status: Any) -> None:
+    """Plays the launcher: its output, then the end of the job."""
+    pod = f"{job.name}-launcher-0-0"
+    labels = {"job-name": job.name, "job-type": "trainjob", "replica-type": "launcher"}
+    meta = {"name": pod, "labels": {f"training.kubeflow.org/{key}": value for key, value in labels.items()}}
+    api.put("pods", "default", {"metadata": meta})
+    api.status(job.name, phase="Running", launcherPodStatus={"name": pod, "phase": "Running"})
+    api.log(pod, *lines)
+    for rank, result in results.items():
+        api.log(pod, *signed(api, job, rank, {"outcome": "result", "host": "h"}, cloudpickle.dumps(result)))
+    api.log(pod, end=True)
+    api.status(job.name, phase=phase, **status)
+
+
+def signed(api: FakeAPI, job: Any, rank: int, header: dict[str, Any], value: bytes = b"") -> list[str]:
+    data = submitted(api, job.name)[1]["data"]
+    run = json.loads(base64.b64decode(data["run.json"]))["run"]
+    return [line.rstrip() for line in _results.lines(base64.b64decode(data["key"]), run, rank, header, value)]
+
+
+class Shown:
+    def __init__(self) -> None:
+        self.shown: list[Any] = []
+
+    def line(self, rank: int | None, line: str) -> None:
+        self.shown.append((rank, line))
+
+    def progress(self, values: dict[str, Any]) -> None:
+        self.shown.append(values)
+
+    def job(self, job: Any) -> None:
+        self.shown.append(job.status.phase)
+
+    def close(self) -> None:
+        self.shown.append("closed")
+
+
+# On the API.
+
+
+def test_run_creates_a_job_and_its_secret(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer, nodes=2, slots=3, env={"A": "1"}, labels={"team": "x"}, max_seconds=60)
+    stored, secret = submitted(api, job.name)
+    trainer = stored["spec"]["trainer"]
+    assert job.name.startswith("answer-") and repr(job) == f"<trireme.Job default/{job.name}: Pending>"
+    assert (trainer["numNodes"], trainer["slotsPerWorker"], trainer["image"]) == (2, 3, "image")
+    assert trainer["command"] == ["python3", "/etc/trireme/run/run.pyz"]
+    assert trainer["volumes"][0]["secret"]["secretName"] == secret["metadata"]["name"]
+    assert stored["metadata"]["labels"]["team"] == "x" and stored["spec"]["activeDeadlineSeconds"] == 60
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert owner["uid"] == stored["metadata"]["uid"] and secret["immutable"]
+    # The key is only in the Secret.
+    assert secret["data"]["key"] not in json.dumps(stored)
+
+
+def test_nothing_is_left_behind_if_the_secret_is_refused(client: Client, api: FakeAPI) -> None:
+    api.fault("POST", ".*/secrets", 403, {"message": "secrets is forbidden"})
+    with pytest.raises(errors.ForbiddenError, match=r"secrets is forbidden\. .*to create and get secrets"):
+        client.run(answer)
+    assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
+
+
+@pytest.mark.parametrize("settings", [{"nodes": 0}, {"nodes": 65}, {"slots": 0}, {"nodes": True}, {"name": "A"}])
+def test_invalid_runs_are_not_sent(client: Client, api: FakeAPI, settings: Any) -> None:
+    with pytest.raises(ValueError):
+        client.run(answer, **settings)
+    assert api.count("POST", ".*") == 0
+
+
+def test_an_image_is_found(client: Client, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.image = None
+    with pytest.raises(ValueError, match="an image is required"):
+        client.run(answer)
+    monkeypatch.setenv("TRIREME_IMAGE", "from-environment")
+    assert client.run(answer)._job.spec.trainer.image == "from-environment"
+
+
+def test_results_in_order_of_ranks(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer, nodes=3)
+    finish(api, job, "Succeeded", {2: "c", 0: "a", 1: "b"})
+    assert job.results(10) == ["a", "b", "c"]
+    assert job.refresh().status.phase == "Succeeded" and "<h4>" in job._repr_html_()
+    assert [j.name for j in client.jobs()] == [job.name]
+    assert client.job(job.name).results(10) == ["a", "b", "c"]
+    job.delete()
+
+
+def test_follow(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer, nodes=2)
+    shown = Shown()
+    report = 'trireme: {"step": 1, "of": 2, "loss": 0.5}'
+
+    def play() -> None:
+        while not api.count("GET", JOBS, watch="true"):
+            time.sleep(0.005)
+        finish(api, job, "Succeeded", {0: 1, 1: 2}, f"[1,0]<stdout>: {report}", "[1,1]<stdout>: hello", "plain")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    job.follow(shown)
+    thread.join()
+    assert [s for s in shown.shown if not isinstance(s, str) and s is not None] == [
+        {"step": 1, "of": 2, "loss": 0.5},
+        (1, "hello"),
+        (None, "plain"),
+    ]
+    assert "Succeeded" in shown.shown and shown.shown[-1] == "closed"
+    logs = api.count("GET", ".*/log")
+    assert job.results(10) == [1, 2]
+    # Nothing is read twice.
+    assert api.count("GET", ".*/log") == logs == 1 and api.count("GET", JOBS, watch="true") == 1
+    assert list(job.curve().to_frame()["loss"]) == [0.5]
+
+
+def test_ctrl_c_leaves_the_job(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+
+    class Interrupted(Shown):
+        def job(self, job: Any) -> None:
+            raise KeyboardInterrupt
+
+    shown = Interrupted()
+    job.follow(shown)
+    assert f"Client().job('{job.name}').follow()" in shown.shown[0][1] and shown.shown[-1] == "closed"
+    assert ("trainjobs", "default", job.name) in api.objects
+    assert not [t for t in threading.enumerate() if t.name.startswith("trireme")]
+
+
+def test_follow_ends_if_the_job_is_deleted(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+    api.delete("trainjobs", "default", job.name)
+    with pytest.raises(errors.NotFoundError):
+        job.follow(Shown())
+
+
+def test_exception_of_a_rank(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer, nodes=2)
+    header = {
+        "outcome": "exception",
+        "type": "KeyError",
+        "message": "'a'",
+        "traceback": "Traceback\nKeyError: 'a'\n",
+        "host": "w-1",
+    }
+    lines = signed(api, job, 1, header, cloudpickle.dumps(KeyError("a")))
+    finish(api, job, "Failed", {0: 1}, *lines, failureReason="TrainingError", failureMessage="rank 1 failed")
+    with pytest.raises(trireme.JobFailed, match="rank 1 on w-1 raised KeyError: 'a'") as raised:
+        job.results(10)
+    failure = raised.value
+    assert (failure.rank, failure.node, failure.reason) == (1, "w-1", "TrainingError")
+    assert isinstance(failure.__cause__, KeyError) and failure.status.failure_message == "rank 1 failed"
+
+
+def test_exception_that_cannot_be_unpickled(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+    header = {"outcome": "exception", "type": "Own", "message": "m", "traceback": "t", "host": "w"}
+    finish(api, job, "Failed", {}, *signed(api, job, 0, header, b"no pickle"))
+    with pytest.raises(trireme.JobFailed) as raised:
+        job.results(10)
+    assert raised.value.exception is None and raised.value.__cause__ is None
+
+
+def test_failure_of_the_job(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+    process = {"rank": 1, "host": f"{job.name}-worker-0-0", "error": "Killed", "lastLines": ["a", "b"]}
+    pod = {"index": 0, "name": f"{job.name}-worker-0-0-r0", "node": "gpu-7", "phase": "Failed"}
+    message = "Worker 0 exceeded its memory limit. Raise the memory limit"
+    finish(
+        api, job, "Failed", {}, failureReason="WorkerFailed", failureMessage=message, failedProcess=process,
+        workerPodStatuses=[pod], timeline=[{"step": "Submitted", "time": "2026-01-02T03:04:05Z"}],
+    )  # fmt: skip
+    with pytest.raises(errors.JobFailedError) as raised:
+        job.results(10)
+    failure = raised.value
+    assert (failure.reason, failure.cause, failure.rank, failure.node) == ("WorkerFailed", "Killed", 1, "gpu-7")
+    assert failure.advice == failure.remedy == message and failure.last_lines == ["a", "b"]
+    page = job._repr_html_()
+    assert "WorkerFailed" in page and "gpu-7" in page and "Submitted" in page and "<pre>a\nb</pre>" in page
+
+
+def test_results_that_are_missing(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer, nodes=3)
+    torn = signed(api, job, 1, {"outcome": "result", "host": "h"}, os.urandom(5000))
+    finish(api, job, "Succeeded", {0: 1}, *torn[1:])
+    with pytest.raises(errors.ResultsUnavailableError, match=r"ranks 1, 2 .*rank 1: \d+ of \d+ lines") as raised:
+        job.results(10)
+    assert raised.value.reason == "ResultsMissing"
+
+
+def test_map(client: Client, api: FakeAPI) -> None:
+    array = client.map(answer, [1, (2,), {"a": 3}])
+    assert len(array) == 3 and array[0].name.endswith("-0")
+    with pytest.raises(TimeoutError, match="3 of 3 jobs"):
+        api.fault("WATCH", JOBS, 410, times=50)
+        array.wait(0.05)
+    api.faults.clear()
+    for number, job in enumerate(array):
+        finish(api, job, "Succeeded", {0: number})
+    assert array.results(10) == [[0], [1], [2]]
+    assert list(array.to_frame()["phase"]) == ["Succeeded"] * 3 and array.wait() is array
+    array.delete()
+    assert not [key for key in api.objects if key[0] == "trainjobs"]
+
+
+def test_map_leaves_nothing_behind(client: Client, api: FakeAPI) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        api.fault("POST", ".*/trainjobs", 403, {"message": 'forbidden: exceeded quota: "pods"'})
+        yield 2
+
+    with pytest.raises(errors.QuotaExceededError):
+        client.map(answer, items())
+    assert not [key for key in api.objects if key[0] == "trainjobs"]
+
+
+def test_preflight(client: Client, api: FakeAPI) -> None:
+    status = {"hard": {"pods": "10"}, "used": {"pods": "3"}}
+    api.put("resourcequotas", "default", {"metadata": {"name": "q"}, "status": status})
+    plan = client.run(
+        answer, nodes=2, slots=2, resources={"cpu": "500m"}, launcher_resources={"cpu": 1}, preflight=True
+    )
+    assert plan.totals == {"pods": 3, "ranks": 4, "cpu": 2.0}
+    assert "quota q: pods 3 of 10 used" in str(plan) and "<td>q</td>" in plan._repr_html_()
+    assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
+
+
+def test_a_job_of_another_tool(client: Client, api: FakeAPI) -> None:
+    api.put("trainjobs", "default", {"metadata": {"name": "a"}, "spec": {}})
+    with pytest.raises(errors.NotFoundError, match="was not created by run"):
+        client.job("a")
+
+
+# The payload.
+
+
+def test_payload_limits(tmp_path: Path) -> None:
+    data = os.urandom(_payload.MAX_BYTES)
+    with pytest.raises(errors.PayloadTooLargeError, match="the limit is 700 KiB"):
+        payload(lambda: data, (), {}, None, 1)
+    (tmp_path / "weights").write_bytes(data)
+    with pytest.raises(errors.PayloadTooLargeError, match="at weights"):
+        payload(answer, (), {}, tmp_path, 1)
+    (tmp_path / "weights").unlink()
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(_payload.MAX_UNPACKED_BYTES + 1)
+    with pytest.raises(errors.PayloadTooLargeError, match="at huge"):
+        payload(answer, (), {}, tmp_path, 1)
+    with pytest.raises(ValueError, match="is not a folder"):
+        payload(answer, (), {}, tmp_path / "none", 1)
+
+
+def test_code_has_no_hidden_files(tmp_path: Path) -> None:
+    for name in (".env", ".git/config", "a.py", "lib/b.py", "lib/__pycache__/b.pyc", "venv/x.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    archive = zipfile.ZipFile(io.BytesIO(payload(answer, (), {}, tmp_path, 1).files["code.zip"]))
+    assert archive.namelist() == ["a.py", "lib/b.py"]
+
+
+def test_what_cannot_be_pickled() -> None:
+    lock = threading.Lock()
+    with pytest.raises(ValueError, match=r"cannot be pickled.*Create connections, locks"):
+        payload(lambda: lock, (), {}, None, 1)
+
+
+def test_functions_of_installed_packages_travel_by_name() -> None:
+    assert b"textwrap" in payload(textwrap.dedent, ("a",), {}, None, 1).files["function.pkl"]
+    module = types.ModuleType("own_module")
+    module.__file__ = "/somewhere/own_module.py"
+    exec("def f(): return g()\ndef g(): return 7", module.__dict__)
+    sys.modules["own_module"] = module
+    try:
+        pickle = payload(module.f, (), {}, None, 1).files["function.pkl"]
+        by_name = payload(module.f, (), {}, "/somewhere", 1) if os.path.isdir("/somewhere") else None
+    finally:
+        del sys.modules["own_module"]
+    assert by_name is None and cloudpickle.loads(pickle)[0]() == 7
+
+
+def test_the_runner_is_plain_python(tmp_path: Path) -> None:
+    """It must start on an interpreter that cannot run the function, and without any package."""
+    packed = payload(answer, (), {}, None, 100)
+    for name, content in packed.files.items():
+        (tmp_path / name).write_bytes(content)
+    settings = json.loads(packed.files["run.json"])
+    (tmp_path / "run.json").write_text(json.dumps({**settings, "python": [3, 5]}))
+    command = [sys.executable, "-I", "-S", str(tmp_path / "run.pyz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    collector = Collector(packed.key, packed.run)
+    outcomes = [collector.feed(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 78 and outcomes[-1].kind == "python" and outcomes[-1].header["there"] == "3.5"
+    assert "the function was sent by Python 3.5" in done.stderr
+
+
+# The results.
+
+
+def feed(collector: Collector, lines: list[str]) -> None:
+    for line in lines:
+        collector.feed(line)
+
+
+def test_only_signed_lines_are_used() -> None:
+    key, run = b"k" * 32, "0123456789abcdef"
+    header = {"outcome": "result"}
+    good = list(_results.lines(key, run, 1, header, os.urandom(9000)))
+    assert max(map(len, good)) <= 2048 and len(good) > 2
+    forged = list(_results.lines(b"x" * 32, run, 1, header, b"evil"))
+    other_run = list(_results.lines(key, "f" * 16, 1, header, b"evil"))
+    other_rank = [line.replace(f"{run} 1 ", f"{run} 0 ") for line in good]
+    other_part = [good[0].replace(f" 0/{len(good)} ", f" 1/{len(good)} "), *good[2:]]
+    for wrong in (forged, other_run, other_rank):
+        collector = Collector(key, run)
+        feed(collector, wrong)
+        assert not collector.outcomes and collector.rejected == len(wrong)
+    collector = Collector(key, run)
+    feed(collector, other_part)
+    assert not collector.outcomes and collector.incomplete() == [(1, len(good) - 2, len(good))]
+    feed(collector, ["[1,1]<stderr>: " + line for line in reversed(good)] + good)
+    assert collector.outcomes[1].kind == "result" and not collector.incomplete()
+    assert collector.feed("trireme-result: v1 damaged") is None and not _results.is_result("a line")
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_results, "MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match="is larger than"):
+        feed(Collector(b"k", "0" * 16), list(_results.lines(b"k", "0" * 16, 0, {"outcome": "result"}, bytes(5000))))
+
+
+def test_reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy
+
+    trireme.report(step=3, of=10, loss=numpy.float32(0.5), rows=7, bad=float("nan"))
+    line = capsys.readouterr().out
+    assert line == 'trireme: {"step": 3, "of": 10, "loss": 0.5, "rows": 7, "bad": "nan"}\n'
+    assert parse(line) == {"step": 3, "of": 10, "loss": 0.5, "rows": 7, "bad": "nan"}
+    assert parse("trireme: {broken") is None and parse("trireme: 2 workers reached") is None
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    trireme.report(step=3)
+    assert capsys.readouterr().out == ""
+
+
+def test_names_of_the_package() -> None:
+    assert trireme.AsyncClient and trireme.JobFailedError
+    with pytest.raises(AttributeError):
+        trireme.nothing  # noqa: B018
+
+
+# Ranks on this machine, under a real mpirun.
+
+
+def local(ranks: int, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setenv("PATH", f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+    if not shutil.which("mpirun"):
+        pytest.skip("mpirun is not on this machine")
+    return Client(local=ranks)
+
+
+def sum_of_ranks(factor: int) -> tuple[int, int]:
+    from mpi4py import MPI
+
+    import trireme
+
+    trireme.report(step=1, of=1, loss=0.25)
+    print("rank", MPI.COMM_WORLD.rank)
+    return MPI.COMM_WORLD.rank, factor * MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
+
+
+def test_local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with local(3, monkeypatch) as client:
+        shown = Shown()
+        job = client.run(sum_of_ranks, 2, env={"A": "1"}).follow(shown)
+        assert job.results(60) == [(0, 6), (1, 6), (2, 6)]
+        assert {"step": 1, "of": 1, "loss": 0.25} in shown.shown and "rank 2" in job.logs()
+        with pytest.raises(ValueError, match="map needs a cluster"):
+            client.map(answer, [1])
+        (tmp_path / "note.txt").write_text("text")
+        assert client.run(lambda: open("note.txt").read(), code=tmp_path).results(60) == ["text"] * 3  # noqa: SIM115
+
+
+def test_large_local_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of ranks that write at the same time are not mixed."""
+    results = local(4, monkeypatch).run(lambda: os.urandom(300_000)).results(60)
+    assert [len(result) for result in results] == [300_000] * 4
+
+
+def raise_on_rank_1() -> None:
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 1:
+        raise LookupError("on one")
+    MPI.COMM_WORLD.Barrier()
+
+
+def test_local_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = local(2, monkeypatch)
+    with pytest.raises(trireme.JobFailed, match=r"rank 1 on .* raised LookupError: on one") as raised:
+        client.run(raise_on_rank_1).results(60)
+    assert "in raise_on_rank_1" in raised.value.traceback and "_runner" not in raised.value.traceback
+    with pytest.raises(trireme.JobFailed, match="at most 10 are sent back"):
+        client.run(lambda: bytes(100), max_result_bytes=10).results(60)
+    with pytest.raises(trireme.JobFailed, match="mpirun exited with code 5"):
+        client.run(lambda: os._exit(5)).results(60)
+    with pytest.raises(trireme.JobFailed, match="raised SystemExit: 3"):
+        client.run(lambda: sys.exit(3)).results(60)
+    assert client.run(lambda: sys.exit(0)).results(60) == [None, None]
+    job = client.run(lambda: time.sleep(600))
+    with pytest.raises(TimeoutError):
+        job.wait(0.1)
+    job.delete()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ValueError, match="mpirun is not on the PATH"):
+        client.run(answer)
+    with pytest.raises(ValueError, match="at least 1"):
+        Client(local=0)
+
+
+# What users see.
+
+
+def test_tags_of_mpirun() -> None:
+    split = display.split_rank
+    assert split("[1,3]<stdout>: text") == (3, "text") and split("[1,3]<stderr>:text") == (3, "text")
+    assert split("[prterun-a-1@1,3]<stdout>: text") == (3, "text") and split("[3] text") == (3, "text")
+    assert split("text") == (None, "text") and split("[INFO] text") == (None, "[INFO] text")
+
+
+def job_of(**status: Any) -> Any:
+    from trireme.training import TrainJob
+
+    return TrainJob.from_dict({"metadata": {"name": "<b>", "namespace": "n"}, "status": status})
+
+
+def test_html_is_escaped() -> None:
+    evil = "<script>alert(1)</script>"
+    page = display.job_html(
+        job_of(
+            phase="Failed",
+            failureReason="TrainingError",
+            failureMessage=evil,
+            failedProcess={"lastLines": [evil]},
+            launcherPodStatus={"name": evil, "message": evil},
+        ),
+        {"step": 1, "of": 2, evil: evil},
+    )
+    assert "<script>" not in page and "<b></h4>" not in page and page.count("&lt;script&gt;") >= 5
+    assert "<progress value='1' max='2'>" in page
+
+
+def test_plain_display(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = display.current_display()
+    assert isinstance(shown, display.Plain)
+    for job in (job_of(), job_of(readyWorkers="1/2", phase="Running"), job_of(phase="Running", readyWorkers="1/2")):
+        shown.job(job)
+    shown.job(job_of(quotaWait={"name": "q"}))
+    shown.job(job_of(phase="Succeeded", duration="3s"))
+    shown.job(job_of(phase="Failed", failureReason="R", failureMessage="m"))
+    shown.line(None, "a")
+    shown.line(2, "b")
+    shown.progress({"step": 1, "of": 2, "loss": 0.123456})
+    shown.close()
+    assert capsys.readouterr().out.splitlines() == [
+        "<b>: Pending",
+        "<b>: Running, 1/2 workers are ready",
+        "<b>: Pending, waiting for quota q",
+        "<b>: Succeeded, after 3s",
+        "<b>: Failed, R: m",
+        "a",
+        "[2] b",
+        "step 1 of 2  loss 0.1235",
+    ]
+
+
+def test_terminal_display() -> None:
+    output = io.StringIO()
+    shown = display.Terminal(Console(file=output, force_terminal=True, width=100))
+    shown.job(job_of(phase="Running"))
+    shown.line(1, "[red]brackets[/red] stay")
+    shown.progress({"step": 1, "of": 4, "loss": 0.5})
+    shown.close()
+    assert "[red]brackets[/red] stay" in output.getvalue() and "1/4" in output.getvalue()
+
+
+def test_notebook_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    import IPython.display
+
+    pages: list[str] = []
+    handle = types.SimpleNamespace(update=lambda page: pages.append(page.data))
+    monkeypatch.setattr(IPython.display, "display", lambda *_, **__: handle)
+    shown = display.Notebook()
+    shown.line(0, "before the first state")
+    shown.job(job_of(phase="Running"))
+    shown.line(0, "<i>")
+    shown.progress({"step": 1, "of": 2})
+    shown.close()
+    assert "&lt;i&gt;" in pages[-1] and "<progress" in pages[-1] and len(pages) == 2
+
+
+def test_source_of_the_caller() -> None:
+    text = f'Traceback\n  File "{__file__}", line 1, in f\n  File "/none.py", line 2, in g\nKeyError: 1\n'
+    assert with_source(text).splitlines()[2] == "    # SPDX-License-Identifier: Apache-2.0"
+    complete = '  File "a", line 1, in f\n    known\n'
+    assert with_source(complete) == complete
