@@ -57,7 +57,7 @@ export async function newPage(t, server, { colorScheme = 'light' } = {}) {
     args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
   });
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme });
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(30_000);
   const page = await context.newPage();
   const wrong = [];
   const origin = new URL(server.url).origin;
@@ -90,6 +90,8 @@ export async function signIn(page, server, token = server.token, path = '/') {
 export async function accessible(page, name) {
   for (const theme of ['light', 'dark']) {
     await page.evaluate((dark) => document.documentElement.classList.toggle('pf-v6-theme-dark', dark), theme === 'dark');
+    // Colours change in a transition.
+    await page.evaluate(() => Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished.catch(() => {}))));
     // Scripts of the page itself may not use eval; those of the test run in a world of their own.
     const violations = await inspect(page);
     assert.deepEqual(violations, [], `${name}, ${theme} theme`);
