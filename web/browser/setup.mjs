@@ -90,14 +90,17 @@ export async function signIn(page, server, token = server.token, path = '/') {
 export async function accessible(page, name) {
   for (const theme of ['light', 'dark']) {
     await page.evaluate((dark) => document.documentElement.classList.toggle('pf-v6-theme-dark', dark), theme === 'dark');
-    // Colours change in a transition.
-    await page.evaluate(() => Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished.catch(() => {}))));
+    await transitions(page);
     // Scripts of the page itself may not use eval; those of the test run in a world of their own.
     const violations = await inspect(page);
     assert.deepEqual(violations, [], `${name}, ${theme} theme`);
   }
   await page.evaluate(() => document.documentElement.classList.remove('pf-v6-theme-dark'));
 }
+
+/** transitions waits until colours have changed; spinners turn without end. */
+const transitions = (page) =>
+  page.evaluate(() => Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished.catch(() => {}))));
 
 async function inspect(page) {
   const session = await page.context().newCDPSession(page);
@@ -118,7 +121,9 @@ async function inspect(page) {
 
 /** screenshot keeps a picture for the guide, if wanted. */
 export async function screenshot(page, name) {
-  if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
+  if (!process.env.SCREENSHOTS) return;
+  await transitions(page);
+  await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
 }
 
 /** call uses the API directly. */
