@@ -97,8 +97,8 @@ check-web: web/src/api/schema.d.ts ## Check types and style of the dashboard, an
 ##@ Test
 
 .PHONY: test
-test: check cluster-build bin/gotestsum bin/grpcurl ## Run everything that a change must pass: checks, unit, API, Python, cluster and documentation tests (root)
-	@test/run unit api python cluster docs
+test: check cluster-build bin/gotestsum bin/grpcurl ## Run everything that a change must pass: checks, unit, API, Python, cluster, dashboard and documentation tests (root)
+	@test/run unit api python cluster web docs
 
 .PHONY: test-unit
 test-unit: export CACHED = yes
@@ -127,6 +127,10 @@ test-kind: export E2E_CLUSTER = any
 test-kind: export TEST_IMAGES ?=
 test-kind: bin/gotestsum bin/grpcurl ## Run the cluster tests on the cluster of KUBECONFIG, on which Trireme is installed; TEST_IMAGES is the registry of the MPI images
 	@test/run kind
+
+.PHONY: test-web
+test-web: bin/gotestsum bin/cluster ## Test the dashboard in a browser, on a separate local cluster (root)
+	@test/run web
 
 .PHONY: test-docs
 test-docs: bin/gotestsum bin/cluster ## Run the commands of the documentation that work on the local cluster (root)

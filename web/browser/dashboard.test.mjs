@@ -126,7 +126,7 @@ test('a job is created by the form, runs and succeeds, and its log is read', asy
   await page.getByText('Worker 1').waitFor();
   await accessible(page, 'pods');
   await page.getByRole('tab', { name: 'Events' }).click();
-  await page.getByRole('table', { name: 'Events' }).waitFor();
+  await page.getByRole('grid', { name: 'Events' }).waitFor();
   await accessible(page, 'events');
   await page.getByRole('tab', { name: 'Configuration' }).click();
   await page.getByText('runtimeRef').waitFor();
@@ -188,7 +188,7 @@ test('a failed job shows its cause; texts of a job are never HTML', async (t) =>
 test('runtimes are listed', async (t) => {
   const page = await newPage(t, server);
   await signIn(page, server, server.token, '/runtimes');
-  await page.getByRole('cell', { name: 'mpi-openmpi-cpu' }).waitFor();
+  await page.getByRole('gridcell', { name: 'mpi-openmpi-cpu', exact: true }).waitFor();
   await accessible(page, 'runtimes');
   await screenshot(page, 'dashboard-runtimes');
 });

@@ -57,7 +57,7 @@ export async function newPage(t, server, { colorScheme = 'light' } = {}) {
     args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
   });
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme });
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(30_000);
   const page = await context.newPage();
   const wrong = [];
   const origin = new URL(server.url).origin;
@@ -90,12 +90,17 @@ export async function signIn(page, server, token = server.token, path = '/') {
 export async function accessible(page, name) {
   for (const theme of ['light', 'dark']) {
     await page.evaluate((dark) => document.documentElement.classList.toggle('pf-v6-theme-dark', dark), theme === 'dark');
+    await transitions(page);
     // Scripts of the page itself may not use eval; those of the test run in a world of their own.
     const violations = await inspect(page);
     assert.deepEqual(violations, [], `${name}, ${theme} theme`);
   }
   await page.evaluate(() => document.documentElement.classList.remove('pf-v6-theme-dark'));
 }
+
+/** transitions waits until colours have changed; spinners turn without end. */
+const transitions = (page) =>
+  page.evaluate(() => Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished.catch(() => {}))));
 
 async function inspect(page) {
   const session = await page.context().newCDPSession(page);
@@ -116,7 +121,9 @@ async function inspect(page) {
 
 /** screenshot keeps a picture for the guide, if wanted. */
 export async function screenshot(page, name) {
-  if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
+  if (!process.env.SCREENSHOTS) return;
+  await transitions(page);
+  await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
 }
 
 /** call uses the API directly. */

@@ -22,11 +22,11 @@ interface Props {
 
 const rowHeight = 49;
 
-const columns: { name: string; sort?: SortColumn; width?: 10 | 15 | 20 | 25 | 30 }[] = [
-  { name: 'Name', sort: 'name', width: 25 },
-  { name: 'Namespace', sort: 'namespace', width: 15 },
-  { name: 'Status', sort: 'status', width: 15 },
-  { name: 'Kind', sort: 'kind', width: 10 },
+const columns: { name: string; sort?: SortColumn }[] = [
+  { name: 'Name', sort: 'name' },
+  { name: 'Namespace', sort: 'namespace' },
+  { name: 'Status', sort: 'status' },
+  { name: 'Kind', sort: 'kind' },
   { name: 'Workers' },
   { name: 'Run time' },
   { name: 'Age', sort: 'creationTime' },
@@ -62,7 +62,6 @@ export function JobsTable({ rows, filters, onFilters, chosen, onChosen, onAction
             {columns.map((column, index) => (
               <Th
                 key={column.name}
-                width={column.width}
                 sort={
                   column.sort && {
                     columnIndex: index,
