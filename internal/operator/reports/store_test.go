@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reports
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/activity"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+type stored struct {
+	*Store
+	clock    *testingclock.FakeClock
+	notified chan Key
+	registry *prometheus.Registry
+}
+
+// count is the sum of a counter over all labels.
+func (s *stored) count(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+func newStored(t *testing.T) *stored {
+	t.Helper()
+	clock, registry := testingclock.NewFakeClock(now), prometheus.NewRegistry()
+	store, err := NewStore(clock, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stored{Store: store, clock: clock, notified: make(chan Key, 1000), registry: registry}
+	store.OnChange(func(key Key) { s.notified <- key }, func(Key, activity.Straggler) {})
+	return s
+}
+
+var first = Start{Key: Key{Kind: job.KindTrainJob, Namespace: "team", Name: "bert"}, UID: "1"}
+
+func stepOf(step int64) *protocol.Progress { return &protocol.Progress{Step: &step, Of: 100} }
+
+func spinning() *protocol.Activity {
+	report := &protocol.Activity{Examined: true, Hosts: []protocol.Host{{Name: "a"}}}
+	for rank := range 4 {
+		report.Hosts[0].Ranks = append(report.Hosts[0].Ranks, protocol.Rank{Rank: rank, PID: rank + 10, State: "R", Started: now, Doing: protocol.SpinningInMPI})
+	}
+	return report
+}
+
+func TestPublishedAtMostEveryTenSeconds(t *testing.T) {
+	s := newStored(t)
+	s.AddProgress(first, stepOf(1))
+	s.AddProgress(first, stepOf(2))
+	if got := *s.Published("1", false).TrainerStatus.Step; len(s.notified) != 1 || got != 1 {
+		t.Fatalf("%d notifications, step %d; want one, for step 1", len(s.notified), got)
+	}
+	// The status of a job that finishes shows everything.
+	if got := *s.Published("1", true).TrainerStatus.Step; got != 2 {
+		t.Errorf("the latest step is %d", got)
+	}
+	s.clock.Step(10*time.Second + time.Millisecond)
+	<-s.notified
+	if key := <-s.notified; key != first.Key || *s.Published("1", false).TrainerStatus.Step != 2 {
+		t.Errorf("%v was notified, with %+v", key, s.Published("1", false).TrainerStatus)
+	}
+}
+
+func TestHangIsFound(t *testing.T) {
+	s := newStored(t)
+	s.AddActivity(first, spinning())
+	s.Configure("1", Settings{Hang: job.Hang{After: time.Minute}, Total: 4})
+	for range 30 {
+		s.clock.Step(5 * time.Second)
+		s.AddActivity(first, spinning())
+	}
+	stalled := s.Published("1", true)
+	if stalled.Stall == nil || stalled.Ranks.Running != 4 || stalled.Ranks.Total != 4 {
+		t.Fatalf("%+v", stalled)
+	}
+	if count := s.count(t, "training_operator_stalls_total"); count != 1 {
+		t.Errorf("%v stalls were counted, want 1", count)
+	}
+	// A program that reports by itself makes progress, though all its ranks spin.
+	s.AddProgress(first, stepOf(5))
+	s.AddActivity(first, spinning())
+	if again := s.Published("1", true); again.Stall != nil || *again.TrainerStatus.Step != 5 {
+		t.Errorf("after a step: %+v", again)
+	}
+}
+
+func TestNewStartForgetsReports(t *testing.T) {
+	s := newStored(t)
+	s.AddProgress(first, stepOf(50))
+	s.AddActivity(first, spinning())
+	second := first
+	second.Restart = 1
+	s.AddActivity(second, spinning())
+	if got := s.Published("1", true); got.Restart != 1 || got.TrainerStatus != nil {
+		t.Errorf("the new start shows %+v", got.TrainerStatus)
+	}
+	s.Forget("1")
+	if got := s.Published("1", true); got != nil {
+		t.Errorf("after the deletion: %+v", got)
+	}
+}
+
+func TestFinishedJobKeepsCurves(t *testing.T) {
+	s := newStored(t)
+	s.AddProgress(first, &protocol.Progress{Metrics: []protocol.Metric{{Name: "loss", Value: "0.5"}}})
+	s.AddActivity(first, spinning())
+	s.Finish("1")
+	if ranks, _ := s.Ranks("1"); ranks != nil {
+		t.Error("a finished job has ranks")
+	}
+	if curves := s.Curves("1"); len(curves) != 1 || curves[0].Points[0].Value != 0.5 {
+		t.Errorf("curves %+v", curves)
+	}
+	if got := s.Published("1", true).TrainerStatus.Metrics; len(got) != 1 || got[0] != (training.TrainerMetric{Name: "loss", Value: "0.5"}) {
+		t.Errorf("metrics %+v", got)
+	}
+}
