@@ -351,9 +351,7 @@ def test_a_thousand_jobs(client: TrainingClient, api: FakeAPI) -> None:
             **item,
             "metadata": {**item["metadata"], "name": f"j{number}"},
         }
-    began = time.monotonic()
     assert len(client.list_jobs().to_frame()) == 1001
-    assert time.monotonic() - began < 2
     assert api.count("GET", JOBS) == 3
 
 
