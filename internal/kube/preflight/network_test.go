@@ -137,7 +137,7 @@ func TestOwnPolicyHelps(t *testing.T) {
 			t.Errorf("%s with Restricted: %+v", kind, findings)
 		}
 		// Once it is stored, the policy is among those of the namespace.
-		own := plan.NetworkPolicy(model, []int32{443})
+		own := plan.NetworkPolicy(model, []int32{443}, nil)
 		own.Namespace = namespace
 		if findings := network(pending(model, policies(t, denyAll), func(facts *Facts) { facts.Policies.Value = append(facts.Policies.Value, *own) })); len(findings) > 0 {
 			t.Errorf("%s with Restricted, stored: %+v", kind, findings)

@@ -115,6 +115,11 @@ class TrainerSpec(Object):
     num_nodes: int | None = field(default=None, metadata={"json": "numNodes"})
     """numNodes is the number of workers. The launcher is a further pod. From 1 to 64 unless the operator
     is configured otherwise, and within the runtime's constraints. Default: the runtime's."""
+    progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
+    """progressPattern is a regular expression (RE2) that finds the progress of the training in the lines
+    of its output: its first group is the step, a second group the number of steps, for example epoch
+    (\d+) of (\d+). Default: the runtime's. Lines of the form trireme: {"step": 10, "of": 100} need no
+    pattern."""
     resources_per_node: ResourceRequirements | None = field(default=None, metadata={"json": "resourcesPerNode"})
     """resourcesPerNode are the resources of each worker. Default: those of the runtime's worker. A limit
     without a request is also the request."""
@@ -140,6 +145,8 @@ class TrainJobSpec(Object):
     clean_pod_policy: Literal["Running", "All", "None"] | None = field(default=None, metadata={"json": "cleanPodPolicy"})
     """cleanPodPolicy selects the pods that are deleted when the job has finished: Running deletes the
     pods that still run, All deletes every pod, None deletes no worker. Default: Running."""
+    hang: Hang | None = field(default=None, metadata={"json": "hang"})
+    """hang sets what happens if the ranks make no progress. Default: the runtime's."""
     initializer: InitializerSpec | None = field(default=None, metadata={"json": "initializer"})
     """initializer fetches a dataset and a model before any other pod is created."""
     launcher: LauncherSpec | None = field(default=None, metadata={"json": "launcher"})
@@ -192,6 +199,32 @@ class Condition(Object):
 
 
 @dataclass
+class Odd(Object):
+    """OddRank is a rank that differs from the others."""
+
+    doing: str | None = field(default=None, metadata={"json": "doing"})
+    """doing is what the rank does: Computing, SpinningInMPI, Sleeping or Stopped. It is empty if that is
+    not known."""
+    host: str | None = field(default=None, metadata={"json": "host"})
+    """host that the rank runs on, as the hostfile names it."""
+    rank: int | None = field(default=None, metadata={"json": "rank"})
+    """rank of the process in MPI_COMM_WORLD."""
+    waits_for: str | None = field(default=None, metadata={"json": "waitsFor"})
+    """waitsFor is the wait channel of the kernel that the rank sleeps in, or the peer of the connection
+    that it waits for."""
+
+
+@dataclass
+class Metrics(Object):
+    """TrainerMetric is a value that a training reports."""
+
+    name: str | None = field(default=None, metadata={"json": "name"})
+    """name of the metric, at most 64 characters."""
+    value: str | None = field(default=None, metadata={"json": "value"})
+    """value of the metric as text, at most 64 characters."""
+
+
+@dataclass
 class TrainJobStatus(JobStatusMixin):
     """status is the observed state of the job."""
 
@@ -199,7 +232,7 @@ class TrainJobStatus(JobStatusMixin):
     """completionTime is when the job succeeded or failed."""
     conditions: list[Condition] = field(default_factory=list, metadata={"json": "conditions"})
     """conditions of the job: GangScheduling, LauncherReady, WorkersReady, TrainingComplete, Suspended,
-    Failed."""
+    Failed, Stalled."""
     duration: str | None = field(default=None, metadata={"json": "duration"})
     """duration is the time from startTime to completionTime, such as 5m30s. It is set when the job has
     finished."""
@@ -208,7 +241,7 @@ class TrainJobStatus(JobStatusMixin):
     names the process."""
     failure_cause: str | None = field(default=None, metadata={"json": "failureCause"})
     """failureCause is what Kubernetes reports for the pod that failed, such as OOMKilled, Evicted or
-    ImagePullBackOff. It is empty where no pod failed."""
+    ImagePullBackOff, or Stalled if the ranks made no progress. It is empty where no pod failed."""
     failure_message: str | None = field(default=None, metadata={"json": "failureMessage"})
     """failureMessage names the pod or rank that failed, the cause, and what to do."""
     failure_reason: Literal["GangSchedulingTimeout", "LauncherFailed", "WorkerFailed", "SSHConnectionFailed", "MPIInitializationFailed", "TrainingError", "ResourceQuotaExceeded"] | None = field(default=None, metadata={"json": "failureReason"})
@@ -223,6 +256,8 @@ class TrainJobStatus(JobStatusMixin):
     quota_wait: QuotaWait | None = field(default=None, metadata={"json": "quotaWait"})
     """quotaWait is set while a ResourceQuota of the namespace refuses pods of the job and the job waits
     for free quota."""
+    ranks: Ranks | None = field(default=None, metadata={"json": "ranks"})
+    """ranks summarizes the MPI processes of the job, as its agents see them."""
     ready_worker_count: int | None = field(default=None, metadata={"json": "readyWorkerCount"})
     """readyWorkerCount is the number of workers that are ready."""
     ready_workers: str | None = field(default=None, metadata={"json": "readyWorkers"})
@@ -237,6 +272,8 @@ class TrainJobStatus(JobStatusMixin):
     """startTime is when every pod was scheduled."""
     timeline: list[TimelineEntry] = field(default_factory=list, metadata={"json": "timeline"})
     """timeline is when the job reached each step."""
+    trainer_status: TrainerStatus | None = field(default=None, metadata={"json": "trainerStatus"})
+    """trainerStatus is the progress that the training reports."""
     worker_count: int | None = field(default=None, metadata={"json": "workerCount"})
     """workerCount is the number of workers that the job has."""
     worker_pod_statuses: list[PodStatus] = field(default_factory=list, metadata={"json": "workerPodStatuses"})
@@ -318,6 +355,8 @@ class RunPolicy(Object):
     """backoffLimit is how many times the launcher is restarted before the job fails. Default: 6."""
     clean_pod_policy: Literal["Running", "All", "None"] | None = field(default=None, metadata={"json": "cleanPodPolicy"})
     """cleanPodPolicy is the same as spec.cleanPodPolicy."""
+    hang: Hang | None = field(default=None, metadata={"json": "hang"})
+    """hang sets what happens if the ranks make no progress. Default: the operator's configuration."""
     managed_by: str | None = field(default=None, metadata={"json": "managedBy"})
     """managedBy names the controller of the job: training.kubeflow.org/trireme is this operator;
     kubeflow.org/mpi-operator, or no value, is mpi-operator if it runs on this cluster, otherwise this
@@ -354,6 +393,10 @@ class MPIJobSpec(Object):
     configured otherwise."""
     network_policy: NetworkPolicy | None = field(default=None, metadata={"json": "networkPolicy"})
     """networkPolicy creates a NetworkPolicy that isolates the job. Default: none."""
+    progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
+    """progressPattern is a regular expression (RE2) that finds the progress of the training in the lines
+    of its output: its first group is the step, a second group the number of steps, for example epoch
+    (\d+) of (\d+). Lines of the form trireme: {"step": 10, "of": 100} need no pattern."""
     require_all_hosts: bool | None = field(default=None, metadata={"json": "requireAllHosts"})
     """requireAllHosts makes the job fail if its command succeeds without having used every worker, which
     happens when mpirun does not find the hostfile. Default: false; unused workers are then only
@@ -424,6 +467,18 @@ class QuotaWait(Object):
 
 
 @dataclass
+class Ranks(Object):
+    """ranks summarizes the MPI processes of the job, as its agents see them."""
+
+    odd: list[Odd] = field(default_factory=list, metadata={"json": "odd"})
+    """odd are the ranks that a stalled or slow job waits for, at most 16."""
+    running: int | None = field(default=None, metadata={"json": "running"})
+    """running is the number of ranks whose process exists."""
+    total: int | None = field(default=None, metadata={"json": "total"})
+    """total is the number of ranks that the job has slots for."""
+
+
+@dataclass
 class ReplicaStatus(Object):
     """ReplicaStatus counts the pods of one role."""
 
@@ -460,11 +515,30 @@ class TimelineEntry(Object):
 
     step: Literal["Submitted", "Admitted", "Scheduled", "PodsReady", "WorkersReached", "FirstRankUp", "Finished"] | None = field(default=None, metadata={"json": "step"})
     """step that was reached. WorkersReached: the launcher has logged in to every worker and has checked
-    the ports that MPI uses. FirstRankUp: mpirun has logged in to the last worker to start processes
-    there; the processes and MPI_Init start after that and are not measured. FirstRankUp is set when the
-    launcher has finished. It is missing if the workers run the sshd of their image."""
+    the ports that MPI uses. FirstRankUp: the first rank has been started, as the agents report while the
+    job runs. Without such a report, it is set when the launcher has finished, to the time when mpirun
+    had logged in to the last worker; it is then missing if the workers run the sshd of their image."""
     time: datetime | None = field(default=None, metadata={"json": "time"})
     """time when the step was reached."""
+
+
+@dataclass
+class TrainerStatus(Object):
+    """trainerStatus is the progress that the training reports."""
+
+    estimated_remaining_seconds: int | None = field(default=None, metadata={"json": "estimatedRemainingSeconds"})
+    """estimatedRemainingSeconds is how long the training still takes. If the training does not report
+    it, it is estimated from the time that the last steps took."""
+    last_updated_time: datetime | None = field(default=None, metadata={"json": "lastUpdatedTime"})
+    """lastUpdatedTime is when the training last reported progress."""
+    metrics: list[Metrics] = field(default_factory=list, metadata={"json": "metrics"})
+    """metrics are the last values that the training reported, such as its loss. At most 256."""
+    progress_percentage: int | None = field(default=None, metadata={"json": "progressPercentage"})
+    """progressPercentage is how much of the training is completed, from 0 to 100."""
+    step: int | None = field(default=None, metadata={"json": "step"})
+    """step is the last step that the training has completed."""
+    total_steps: int | None = field(default=None, metadata={"json": "totalSteps"})
+    """totalSteps is the number of steps of the training, if it is known."""
 
 
 @dataclass
@@ -492,7 +566,8 @@ class MPIJobStatus(JobStatusMixin):
     completion_time: datetime | None = field(default=None, metadata={"json": "completionTime"})
     """completionTime is when the job succeeded or failed."""
     conditions: list[JobCondition] = field(default_factory=list, metadata={"json": "conditions"})
-    """conditions of the job: Created, Pending, Running, Restarting, Suspended, Succeeded, Failed."""
+    """conditions of the job: Created, Pending, Running, Restarting, Suspended, Succeeded, Failed,
+    Stalled."""
     duration: str | None = field(default=None, metadata={"json": "duration"})
     """duration is the time from startTime to completionTime, such as 5m30s. It is set when the job has
     finished."""
@@ -501,7 +576,7 @@ class MPIJobStatus(JobStatusMixin):
     names the process."""
     failure_cause: str | None = field(default=None, metadata={"json": "failureCause"})
     """failureCause is what Kubernetes reports for the pod that failed, such as OOMKilled, Evicted or
-    ImagePullBackOff. It is empty where no pod failed."""
+    ImagePullBackOff, or Stalled if the ranks made no progress. It is empty where no pod failed."""
     failure_message: str | None = field(default=None, metadata={"json": "failureMessage"})
     """failureMessage names the pod or rank that failed, the cause, and what to do."""
     failure_reason: Literal["GangSchedulingTimeout", "LauncherFailed", "WorkerFailed", "SSHConnectionFailed", "MPIInitializationFailed", "TrainingError", "ResourceQuotaExceeded"] | None = field(default=None, metadata={"json": "failureReason"})
@@ -518,6 +593,8 @@ class MPIJobStatus(JobStatusMixin):
     quota_wait: QuotaWait | None = field(default=None, metadata={"json": "quotaWait"})
     """quotaWait is set while a ResourceQuota of the namespace refuses pods of the job and the job waits
     for free quota."""
+    ranks: Ranks | None = field(default=None, metadata={"json": "ranks"})
+    """ranks summarizes the MPI processes of the job, as its agents see them."""
     ready_worker_count: int | None = field(default=None, metadata={"json": "readyWorkerCount"})
     """readyWorkerCount is the number of workers that are ready."""
     ready_workers: str | None = field(default=None, metadata={"json": "readyWorkers"})
@@ -530,6 +607,8 @@ class MPIJobStatus(JobStatusMixin):
     """startTime is when every pod was scheduled."""
     timeline: list[TimelineEntry] = field(default_factory=list, metadata={"json": "timeline"})
     """timeline is when the job reached each step."""
+    trainer_status: TrainerStatus | None = field(default=None, metadata={"json": "trainerStatus"})
+    """trainerStatus is the progress that the training reports."""
     worker_count: int | None = field(default=None, metadata={"json": "workerCount"})
     """workerCount is the number of workers that the job has."""
     worker_pod_statuses: list[PodStatus] = field(default_factory=list, metadata={"json": "workerPodStatuses"})
@@ -570,6 +649,20 @@ class Constraints(Object):
     required_node_labels: dict[str, Any] = field(default_factory=dict, metadata={"json": "requiredNodeLabels"})
     """requiredNodeLabels are labels that the nodes of the workers must have. They are added to the
     workers' nodeSelector."""
+
+
+@dataclass
+class Hang(Object):
+    """hang sets what happens if the ranks make no progress. Default: the runtime's."""
+
+    action: Literal["Warn", "Restart", "Fail"] | None = field(default=None, metadata={"json": "action"})
+    """action is what happens to a stalled job: Warn sets the condition Stalled, Restart restarts the job
+    as after a failure, Fail fails it. A job in which some ranks compute while the others wait for them
+    is never restarted or failed. Default: Warn unless the operator is configured otherwise."""
+    after: str | None = field(default=None, metadata={"json": "after"})
+    """after is how long the ranks of a job may make no progress before the job is stalled: no output, no
+    reported step, and no computation outside of MPI. For example 30m; 0s disables the detection.
+    Default: 15m unless the operator is configured otherwise."""
 
 
 @dataclass
@@ -672,11 +765,18 @@ class TrainingRuntimeSpec(Object):
 
     constraints: Constraints | None = field(default=None, metadata={"json": "constraints"})
     """constraints limit the jobs that use this runtime."""
+    hang: Hang | None = field(default=None, metadata={"json": "hang"})
+    """hang sets what happens if the ranks of a job make no progress. Default: the operator's
+    configuration."""
     ml_policy: MLPolicy | None = field(default=None, metadata={"json": "mlPolicy"})
     """mlPolicy sets the MPI implementation, and defaults for the size of jobs."""
     pod_group_policy: PodGroupPolicy | None = field(default=None, metadata={"json": "podGroupPolicy"})
     """podGroupPolicy selects how the pods of a job are gang scheduled. Default: the gang scheduler that
     the cluster has, with a timeout of 300 seconds."""
+    progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
+    """progressPattern is a regular expression (RE2) that finds the progress of a training in the lines
+    of its output: its first group is the step, a second group the number of steps, for example epoch
+    (\d+) of (\d+). A job can set its own."""
     template: RuntimeTemplate | None = field(default=None, metadata={"json": "template"})
     """template of the pods."""
 
