@@ -15,7 +15,7 @@ PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
 ##@ Try it
 
 .PHONY: demo
-demo: bin/cluster odh ## Start the local cluster, install the operator and train a network on four workers
+demo: bin/cluster ## Start the local cluster, install the operator and train a network on four workers
 	@demo/run
 
 ##@ Local cluster
@@ -219,13 +219,13 @@ check: bin/golangci-lint bin/actionlint bin/controller-gen bin/helm bin/kubernet
 ##@ Release
 
 .PHONY: images
-images: bin/cluster bin/images ## Build the images of VERSION (default: dev) for linux/amd64 and linux/arm64 as OCI layouts in dist/images; FIPS=1 uses Go's FIPS module
+images: web bin/cluster bin/images ## Build the images of VERSION (default: dev) for linux/amd64 and linux/arm64 as OCI layouts in dist/images; FIPS=1 uses Go's FIPS module
 	@archives=$$(bin/cluster image build mpi-test-amd64 mpi-test-arm64) && \
 	bin/images build $(BUILDFLAGS) $$(sed 's/^/--mpi-test=/' <<<"$$archives")
 
 # Not in make help: config/install calls it.
 .PHONY: images-local
-images-local: bin/images
+images-local: web bin/images
 	@bin/images local $(BUILDFLAGS) trireme.local
 
 BUILDFLAGS = --version "$(VERSION)" --ldflags "$(LDFLAGS)" $(if $(filter 1,$(FIPS)),--fips v1.0.0)

@@ -13,6 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/accounting"
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/operator/reports"
 )
 
 // jobMetrics are the metrics of the jobs of one kind. No label has the name of a job,
@@ -71,7 +72,7 @@ func Metrics() (all []prometheus.Collector) {
 		metrics := newJobMetrics(kind.name())
 		all = append(append(all, metrics.collectors()...), newJobGauges(nil, kind, metrics))
 	}
-	return all
+	return append(all, reports.Metrics()...)
 }
 
 // collectors are all metrics of a kind but the gauges.

@@ -25,8 +25,15 @@ func newMetrics() *metrics {
 	}
 }
 
+// Metrics are all metrics of this package, for their reference.
+func Metrics() []prometheus.Collector { return newMetrics().collectors() }
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.received, m.refused, m.stalls, m.stragglers}
+}
+
 func (m *metrics) register(to prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{m.received, m.refused, m.stalls, m.stragglers} {
+	for _, collector := range m.collectors() {
 		if err := to.Register(collector); err != nil {
 			return fmt.Errorf("register the metrics of reports: %w", err)
 		}
