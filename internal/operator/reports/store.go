@@ -230,7 +230,8 @@ func (s *Store) publish() {
 		s.timer = nil
 	}
 	if !next.IsZero() {
-		s.timer = s.clock.AfterFunc(max(next.Sub(now), time.Millisecond), s.publish)
+		// In a goroutine, because a clock in a test calls it with its own lock.
+		s.timer = s.clock.AfterFunc(max(next.Sub(now), time.Millisecond), func() { go s.publish() })
 	}
 	s.mutex.Unlock()
 	for _, key := range keys {
