@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/operator/reports"
 )
 
 // recorder is a registry that remembers the descriptions of what is registered.
@@ -46,6 +47,9 @@ func TestMetricsAreThoseRegistered(t *testing.T) {
 	registered, settings := &recorder{}, config.Default()
 	settings.ClusterDomain = "cluster.local"
 	if _, err := NewReconcilers(Parts{Registry: registered, Settings: settings}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reports.NewStore(clock.RealClock{}, registered); err != nil {
 		t.Fatal(err)
 	}
 	var documented []string

@@ -114,22 +114,21 @@ func (rp *reportPort) certificate() func() (*tls.Certificate, error) {
 }
 
 // reportedJobs finds the jobs that are reported for, in the cache.
-type reportedJobs []*Reconciler
+type reportedJobs map[job.Kind]*Reconciler
 
 var _ reports.Jobs = reportedJobs(nil)
 
-func (jobs reportedJobs) of(kind job.Kind) *Reconciler {
-	for _, r := range jobs {
-		if r.kind.name() == kind {
-			return r
-		}
+func newReportedJobs(reconcilers []*Reconciler) reportedJobs {
+	jobs := reportedJobs{}
+	for _, r := range reconcilers {
+		jobs[r.kind.name()] = r
 	}
-	return nil
+	return jobs
 }
 
 // Find implements reports.Jobs.
 func (jobs reportedJobs) Find(ctx context.Context, key reports.Key, sender enginereports.Sender) (reports.Start, enginereports.Target, error) {
-	r := jobs.of(key.Kind)
+	r := jobs[key.Kind]
 	object := r.kind.empty()
 	if err := r.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, object); err != nil {
 		return reports.Start{}, enginereports.Target{}, err
@@ -182,13 +181,13 @@ func (r *Reconciler) findWorkload(ctx context.Context, scope *scope) error {
 
 // addReports makes the reconcilers use the reports of jobs.
 func addReports(store *reports.Store, reconcilers []*Reconciler) {
-	jobs := reportedJobs(reconcilers)
+	jobs := newReportedJobs(reconcilers)
 	for _, r := range reconcilers {
 		r.reports, r.reported = store, make(chan event.GenericEvent, reportedBuffer)
 	}
 	store.OnChange(
-		func(key reports.Key) { jobs.of(key.Kind).enqueueReported(key) },
-		func(key reports.Key, straggler activity.Straggler) { jobs.of(key.Kind).warnOfStraggler(key, straggler) },
+		func(key reports.Key) { jobs[key.Kind].enqueueReported(key) },
+		func(key reports.Key, straggler activity.Straggler) { jobs[key.Kind].warnOfStraggler(key, straggler) },
 	)
 }
 

@@ -142,7 +142,7 @@ func receiveReports(manager ctrl.Manager, port *reportPort, reconcilers []*Recon
 	for _, reconciler := range reconcilers {
 		reconciler.cluster.reports = port
 	}
-	return port.serve(manager, store, reportedJobs(reconcilers))
+	return port.serve(manager, store, newReportedJobs(reconcilers))
 }
 
 // forgetNamespaces drops the metrics of deleted namespaces: otherwise the number of

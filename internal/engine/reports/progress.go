@@ -69,7 +69,7 @@ func Check(progress *protocol.Progress) error {
 		case value > protocol.MaxMetricLength:
 			return fmt.Errorf("metrics[%d].value of %q has %d characters; at most %d are allowed", i, metric.Name, value, protocol.MaxMetricLength)
 		case known[metric.Name]:
-			return fmt.Errorf("metrics[%d].name is %q, which is there twice", i, metric.Name)
+			return fmt.Errorf("metrics[%d].name is %q, which appears twice", i, metric.Name)
 		}
 		known[metric.Name] = true
 	}

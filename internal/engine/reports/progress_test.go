@@ -45,7 +45,7 @@ func TestParseRefuses(t *testing.T) {
 		"no name":           {status(`"metrics": [` + metric("", "1") + "]"), "metrics[0].name has 0 characters"},
 		"a long name":       {status(`"metrics": [` + metric(strings.Repeat("é", 65), "1") + "]"), "metrics[0].name has 65 characters"},
 		"a long value":      {status(`"metrics": [` + metric("a", strings.Repeat("1", 65)) + "]"), `metrics[0].value of "a" has 65 characters`},
-		"a name twice":      {status(`"metrics": [` + metric("a", "1") + "," + metric("a", "2") + "]"), `metrics[1].name is "a", which is there twice`},
+		"a name twice":      {status(`"metrics": [` + metric("a", "1") + "," + metric("a", "2") + "]"), `metrics[1].name is "a", which appears twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse([]byte(tc.body)); err == nil || !strings.Contains(err.Error(), tc.want) {
