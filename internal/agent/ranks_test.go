@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,6 +24,14 @@ import (
 
 // roleVariable makes the test binary a program of a job.
 const roleVariable = "AGENT_TEST_ROLE"
+
+// The main goroutine of a program stays on the main thread, which is the one that an
+// examination looks at. Go guarantees that if it is locked during initialization.
+func init() {
+	if os.Getenv(roleVariable) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 // playRole is the main function of such a program. Each prints its process ID first.
 func playRole(role string) {

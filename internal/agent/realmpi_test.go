@@ -4,6 +4,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,9 @@ var realMPI = map[string]string{"openmpi": "--allow-run-as-root --oversubscribe"
 
 // The agent and the judgement on real programs. The table of results is in the log.
 func TestJudgementOfRealPrograms(t *testing.T) {
+	if os.Getenv("THOROUGH") == "" {
+		t.Skip("takes minutes, and MPI that spins keeps both cores of a small machine busy: make test-all runs it")
+	}
 	for name, flags := range realMPI {
 		t.Run(name, func(t *testing.T) {
 			compiler, err := exec.LookPath("mpicc." + name)

@@ -2031,8 +2031,12 @@ type JobRow struct {
 	Queue          string          `protobuf:"bytes,17,opt,name=queue,proto3" json:"queue,omitempty"`
 	LauncherStatus string          `protobuf:"bytes,18,opt,name=launcher_status,json=launcherStatus,proto3" json:"launcher_status,omitempty"`
 	WorkerStatuses []*WorkerStatus `protobuf:"bytes,19,rep,name=worker_statuses,json=workerStatuses,proto3" json:"worker_statuses,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// trainer_status is the progress that the training reports.
+	TrainerStatus *TrainerStatus `protobuf:"bytes,20,opt,name=trainer_status,json=trainerStatus,proto3" json:"trainer_status,omitempty"`
+	// ranks summarizes the MPI processes of the job.
+	Ranks         *Ranks `protobuf:"bytes,21,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobRow) Reset() {
@@ -2198,6 +2202,20 @@ func (x *JobRow) GetWorkerStatuses() []*WorkerStatus {
 	return nil
 }
 
+func (x *JobRow) GetTrainerStatus() *TrainerStatus {
+	if x != nil {
+		return x.TrainerStatus
+	}
+	return nil
+}
+
+func (x *JobRow) GetRanks() *Ranks {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 // WorkerStatus is the status of one worker.
 type WorkerStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2255,7 +2273,7 @@ var File_training_jobs_proto protoreflect.FileDescriptor
 
 const file_training_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x13training/jobs.proto\x12\btraining\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15training/mpijob.proto\x1a\x17training/trainjob.proto\"j\n" +
+	"\x13training/jobs.proto\x12\btraining\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15training/mpijob.proto\x1a\x15training/status.proto\x1a\x17training/trainjob.proto\"j\n" +
 	"\x03Job\x12*\n" +
 	"\x06mpijob\x18\x01 \x01(\v2\x10.training.MPIJobH\x00R\x06mpijob\x120\n" +
 	"\btrainjob\x18\x02 \x01(\v2\x12.training.TrainJobH\x00R\btrainjobB\x05\n" +
@@ -2403,7 +2421,7 @@ const file_training_jobs_proto_rawDesc = "" +
 	"\n" +
 	"event_type\x18\x01 \x01(\tR\teventType\x12\"\n" +
 	"\x03row\x18\x02 \x01(\v2\x10.training.JobRowR\x03row\x12)\n" +
-	"\x10resource_version\x18\x03 \x01(\tR\x0fresourceVersion\"\xad\x05\n" +
+	"\x10resource_version\x18\x03 \x01(\tR\x0fresourceVersion\"\x94\x06\n" +
 	"\x06JobRow\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2425,7 +2443,9 @@ const file_training_jobs_proto_rawDesc = "" +
 	"\rready_workers\x18\x10 \x01(\tR\freadyWorkers\x12\x14\n" +
 	"\x05queue\x18\x11 \x01(\tR\x05queue\x12'\n" +
 	"\x0flauncher_status\x18\x12 \x01(\tR\x0elauncherStatus\x12?\n" +
-	"\x0fworker_statuses\x18\x13 \x03(\v2\x16.training.WorkerStatusR\x0eworkerStatuses\"<\n" +
+	"\x0fworker_statuses\x18\x13 \x03(\v2\x16.training.WorkerStatusR\x0eworkerStatuses\x12>\n" +
+	"\x0etrainer_status\x18\x14 \x01(\v2\x17.training.TrainerStatusR\rtrainerStatus\x12%\n" +
+	"\x05ranks\x18\x15 \x01(\v2\x0f.training.RanksR\x05ranks\"<\n" +
 	"\fWorkerStatus\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status2\xf8\x05\n" +
@@ -2500,6 +2520,8 @@ var file_training_jobs_proto_goTypes = []any{
 	(*Condition)(nil),             // 38: training.Condition
 	(*FailedProcess)(nil),         // 39: training.FailedProcess
 	(*structpb.Struct)(nil),       // 40: google.protobuf.Struct
+	(*TrainerStatus)(nil),         // 41: training.TrainerStatus
+	(*Ranks)(nil),                 // 42: training.Ranks
 }
 var file_training_jobs_proto_depIdxs = []int32{
 	34, // 0: training.Job.mpijob:type_name -> training.MPIJob
@@ -2536,33 +2558,35 @@ var file_training_jobs_proto_depIdxs = []int32{
 	36, // 31: training.JobRow.start_time:type_name -> google.protobuf.Timestamp
 	36, // 32: training.JobRow.completion_time:type_name -> google.protobuf.Timestamp
 	31, // 33: training.JobRow.worker_statuses:type_name -> training.WorkerStatus
-	1,  // 34: training.JobService.Suspend:input_type -> training.SuspendRequest
-	3,  // 35: training.JobService.Resume:input_type -> training.ResumeRequest
-	5,  // 36: training.JobService.Restart:input_type -> training.RestartRequest
-	7,  // 37: training.JobService.ListEvents:input_type -> training.ListEventsRequest
-	10, // 38: training.JobService.GetUsage:input_type -> training.GetUsageRequest
-	14, // 39: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
-	17, // 40: training.JobService.Preflight:input_type -> training.PreflightRequest
-	20, // 41: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
-	23, // 42: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
-	25, // 43: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
-	28, // 44: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
-	2,  // 45: training.JobService.Suspend:output_type -> training.SuspendResponse
-	4,  // 46: training.JobService.Resume:output_type -> training.ResumeResponse
-	6,  // 47: training.JobService.Restart:output_type -> training.RestartResponse
-	8,  // 48: training.JobService.ListEvents:output_type -> training.ListEventsResponse
-	11, // 49: training.JobService.GetUsage:output_type -> training.GetUsageResponse
-	15, // 50: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
-	18, // 51: training.JobService.Preflight:output_type -> training.PreflightResponse
-	21, // 52: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
-	24, // 53: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
-	26, // 54: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
-	29, // 55: training.JobService.WatchJobs:output_type -> training.JobEvent
-	45, // [45:56] is the sub-list for method output_type
-	34, // [34:45] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	41, // 34: training.JobRow.trainer_status:type_name -> training.TrainerStatus
+	42, // 35: training.JobRow.ranks:type_name -> training.Ranks
+	1,  // 36: training.JobService.Suspend:input_type -> training.SuspendRequest
+	3,  // 37: training.JobService.Resume:input_type -> training.ResumeRequest
+	5,  // 38: training.JobService.Restart:input_type -> training.RestartRequest
+	7,  // 39: training.JobService.ListEvents:input_type -> training.ListEventsRequest
+	10, // 40: training.JobService.GetUsage:input_type -> training.GetUsageRequest
+	14, // 41: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
+	17, // 42: training.JobService.Preflight:input_type -> training.PreflightRequest
+	20, // 43: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
+	23, // 44: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
+	25, // 45: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
+	28, // 46: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
+	2,  // 47: training.JobService.Suspend:output_type -> training.SuspendResponse
+	4,  // 48: training.JobService.Resume:output_type -> training.ResumeResponse
+	6,  // 49: training.JobService.Restart:output_type -> training.RestartResponse
+	8,  // 50: training.JobService.ListEvents:output_type -> training.ListEventsResponse
+	11, // 51: training.JobService.GetUsage:output_type -> training.GetUsageResponse
+	15, // 52: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
+	18, // 53: training.JobService.Preflight:output_type -> training.PreflightResponse
+	21, // 54: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
+	24, // 55: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
+	26, // 56: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
+	29, // 57: training.JobService.WatchJobs:output_type -> training.JobEvent
+	47, // [47:58] is the sub-list for method output_type
+	36, // [36:47] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_training_jobs_proto_init() }
@@ -2571,6 +2595,7 @@ func file_training_jobs_proto_init() {
 		return
 	}
 	file_training_mpijob_proto_init()
+	file_training_status_proto_init()
 	file_training_trainjob_proto_init()
 	file_training_jobs_proto_msgTypes[0].OneofWrappers = []any{
 		(*Job_Mpijob)(nil),

@@ -32,7 +32,7 @@ func TestMergePatch(t *testing.T) {
 			`{"workerStatuses":[{"index":0,"status":"Running"},{"index":1,"status":""}]}`},
 		// The patch is right for any row.
 		"from nothing that is known": {nil, row(same), `{"completionTime":null,"creationTime":null,"failureReason":null,"framework":"MPI","kind":"MPIJob","launcherStatus":null,"message":null,` +
-			`"name":"a","namespace":"blue","numNodes":0,"phase":"Running","queue":null,"readyWorkers":null,"runtime":null,"runtimeKind":null,"startTime":null,"status":"Running","uid":"1","workerStatuses":[{"index":0,"status":"Running"}]}`},
+			`"name":"a","namespace":"blue","numNodes":0,"phase":"Running","queue":null,"ranks":null,"readyWorkers":null,"runtime":null,"runtimeKind":null,"startTime":null,"status":"Running","trainerStatus":null,"uid":"1","workerStatuses":[{"index":0,"status":"Running"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if difference := cmp.Diff(test.want, string(mergePatch(test.before, test.after))); difference != "" {
