@@ -191,9 +191,6 @@ def main():
     begin = time.monotonic()
     for epoch in range(done, EPOCHS):
         loss = train_epoch(world, epoch, math.ceil(total / BATCH), weights, velocity, *train)
-        if is_first:
-            # Trireme reads such lines: odh shows the progress and when the training will be complete.
-            print("trireme: " + json.dumps({"step": epoch + 1, "of": EPOCHS, "loss": round(float(loss), 4)}), flush=True)
         if (epoch + 1) % REPORT_EPOCHS == 0:
             accuracy = test_accuracy(world, weights, *test)
             if is_first:
@@ -203,6 +200,8 @@ def main():
                     f"{speed:,.0f} samples/s by {world.size} ranks on {hosts} hosts",
                     flush=True,
                 )
+                # Trireme reads such lines: odh shows the progress and when the training will be complete.
+                print("trireme: " + json.dumps({"step": epoch + 1, "of": EPOCHS, "loss": round(float(loss), 4)}), flush=True)
                 if file:
                     save_checkpoint(file, epoch + 1, weights, velocity)
 

@@ -259,7 +259,7 @@ func (screen *liveView) finish(last *view) {
 // stepMeanings explain the steps whose names do not.
 var stepMeanings = map[training.TimelineStep]string{
 	training.StepWorkersReached: "the launcher has reached all workers",
-	training.StepFirstRankUp:    "mpirun has logged in to all workers",
+	training.StepFirstRankUp:    "the first rank has started",
 }
 
 // printTimeline prints when a job reached each step, and how long each step took.

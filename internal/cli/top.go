@@ -48,8 +48,8 @@ MEMORY-USED come from the metrics API (metrics.k8s.io), "-" if it is not availab
 WAITED is the time from Submitted to Scheduled, when every pod has a node. It increases
 while a pod has no node, and includes the time in a queue or suspended.
 GPU-S-IDLE are GPU-seconds allocated but not used: the job's GPUs times the time from
-Scheduled to FirstRankUp, when mpirun has logged in to all workers. FirstRankUp is known
-once the launcher has finished; until then WorkersReached, the start of mpirun, is used.
+Scheduled to FirstRankUp, when the first rank has started. If that is not
+known, WorkersReached is used, the start of mpirun.
 GPU-S-QUEUED (-o wide) are GPU-seconds requested but not allocated: the job's GPUs times
 WAITED.
 
