@@ -122,6 +122,6 @@ func podOf(made *job.Job, role string, more map[string]string) end {
 // guarded is a worker of a job that lets everything out and only itself in.
 func guarded(made *job.Job) end {
 	pod := podOf(made, training.RoleWorker, map[string]string{training.LabelReplicaIndex: "0"})
-	pod.policy = plan.NetworkPolicy(made, nil)
+	pod.policy = plan.NetworkPolicy(made, nil, nil)
 	return pod
 }

@@ -42,7 +42,7 @@ func TestWhoReachesWhom(t *testing.T) {
 	for _, kind := range kinds {
 		for _, template := range templates {
 			t.Run(fmt.Sprintf("%s/%s", kind, template), func(t *testing.T) {
-				policy := plan.NetworkPolicy(jobOf(kind, template), openPort)
+				policy := plan.NetworkPolicy(jobOf(kind, template), openPort, nil)
 				for sentence, passes := range broken(policy, kind, template) {
 					t.Errorf("%s: let through is %t", sentence, passes)
 				}
@@ -55,7 +55,7 @@ func TestWhoReachesWhom(t *testing.T) {
 func TestEveryPartOfAPolicyMatters(t *testing.T) {
 	for _, kind := range kinds {
 		for _, template := range templates {
-			policy := plan.NetworkPolicy(jobOf(kind, template), openPort)
+			policy := plan.NetworkPolicy(jobOf(kind, template), openPort, nil)
 			mutants := mutantsOf(policy)
 			t.Logf("%s, %s: %d mutants", kind, template, len(mutants))
 			for name, mutant := range mutants {
@@ -81,7 +81,7 @@ func TestPortsAreConfigured(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range kinds {
-				policy := plan.NetworkPolicy(jobOf(kind, training.NetworkPolicyRestricted), tc.ports)
+				policy := plan.NetworkPolicy(jobOf(kind, training.NetworkPolicyRestricted), tc.ports, nil)
 				in := clusterOf(kind)
 				for port, open := range tc.open {
 					if got := reaches(policy, in.initializer, in.internet, port, tcp); got != open {
@@ -93,5 +93,39 @@ func TestPortsAreConfigured(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Pods report to the operator, on its port alone.
+func TestReportsReachTheOperator(t *testing.T) {
+	operator := map[string]string{"app.kubernetes.io/name": "trireme", "app.kubernetes.io/component": "operator"}
+	to := func(namespace string, labels map[string]string) end {
+		return end{namespace: namespace, labels: labels, address: "10.0.4.2"}
+	}
+	for _, kind := range kinds {
+		reports := &plan.Reports{Namespace: "trireme-system", Port: 9444}
+		policy := plan.NetworkPolicy(jobOf(kind, training.NetworkPolicyRestricted), nil, reports)
+		in := clusterOf(kind)
+		for _, tc := range []struct {
+			name string
+			to   end
+			port int
+			open bool
+		}{
+			{"the port for reports", to("trireme-system", operator), 9444, true},
+			{"another port of the operator", to("trireme-system", operator), 9443, false},
+			{"another pod beside the operator", to("trireme-system", map[string]string{"app.kubernetes.io/name": "trireme"}), 9444, false},
+			{"a pod with the operator's labels elsewhere", to("team-b", operator), 9444, false},
+		} {
+			for _, from := range []end{in.launcher, in.worker} {
+				if got := reaches(policy, from, tc.to, tc.port, tcp); got != tc.open {
+					t.Errorf("%s: %s is open: %t, want %t", kind, tc.name, got, tc.open)
+				}
+			}
+		}
+		closed := plan.NetworkPolicy(jobOf(kind, training.NetworkPolicyRestricted), nil, nil)
+		if reaches(closed, in.worker, to("trireme-system", operator), 9444, tcp) {
+			t.Errorf("%s: the port is open although no reports are received", kind)
+		}
 	}
 }

@@ -94,7 +94,8 @@ func (h *History) explain() explanation {
 	if odd := matching(ranks, func(one rankState) bool { return isExited(one.state) }); len(odd) > 0 {
 		return explanation{cause: exited, odd: odd}
 	}
-	for _, host := range h.unknown {
+	if len(h.unknown) > 0 {
+		host := h.unknown[0]
 		// It may compute, so others may wait for it as in a serial phase.
 		found := explanation{cause: unreachableHost, serial: true, host: host.name, why: host.why}
 		for _, rank := range host.ranks {
