@@ -82,7 +82,7 @@ func TestKubectlExplain(t *testing.T) {
 		"trainjob.spec.trainer.numNodes":                             "number of workers. The launcher is a further pod.",
 		"trainjob.spec.initializer.storage.claimName":                "name of an existing PersistentVolumeClaim",
 		"trainjob.status.failureReason":                              "GangSchedulingTimeout LauncherFailed WorkerFailed SSHConnectionFailed",
-		"trainjob.status.timeline.step":                              "FirstRankUp: mpirun has logged in to the last worker to start processes there",
+		"trainjob.status.timeline.step":                              "FirstRankUp: the first rank has been started, as the agents report while the job runs",
 		"clustertrainingruntime.spec.podGroupPolicy.coscheduling":    "PodGroup of scheduler-plugins",
 		"trainingruntime.spec.constraints.requiredNodeLabels":        "labels that the nodes of the workers must have",
 		"trainingruntime.spec.template.spec.replicatedJobs.template": "Its first container runs the training",

@@ -62,6 +62,7 @@ export function JobsTable({ rows, filters, onFilters, chosen, onChosen, onAction
             {columns.map((column, index) => (
               <Th
                 key={column.name}
+                modifier="nowrap"
                 sort={
                   column.sort && {
                     columnIndex: index,
@@ -121,6 +122,7 @@ const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAct
       <Td dataLabel="Namespace">{row.namespace}</Td>
       <Td dataLabel="Status" title={row.message}>
         <Status status={row.status} />
+        {row.status === 'Running' && row.trainerStatus?.progressPercentage !== undefined && ` ${row.trainerStatus.progressPercentage}%`}
       </Td>
       <Td dataLabel="Kind">{row.kind}</Td>
       <Td dataLabel="Workers">{row.readyWorkers || `0/${row.numNodes}`}</Td>
