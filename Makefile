@@ -123,7 +123,7 @@ test-cluster: bin/gotestsum bin/cluster ## Run the tests on a separate local clu
 	@test/run cluster
 
 .PHONY: test-kind
-test-kind: export E2E_CLUSTER = any
+test-kind: export TEST_CLUSTER = any
 test-kind: export TEST_IMAGES ?=
 test-kind: bin/gotestsum bin/grpcurl ## Run the cluster tests on the cluster of KUBECONFIG, on which Trireme is installed; TEST_IMAGES is the registry of the MPI images
 	@test/run kind

@@ -7,15 +7,16 @@ package docs
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
 
-const repository = "../.."
+const repository = localcluster.Repository
 
 // Commands that run tests are not run by a test; that they exist and are what
 // CI runs is checked instead.
@@ -33,17 +34,13 @@ func TestDocumentedCommandsWork(t *testing.T) {
 		t.Skip("the commands start a cluster, which needs root")
 	}
 	// A cluster of its own: the reader's may be running on this machine.
-	t.Setenv("TRIREME_CLUSTER_NAME", "trireme-docs")
-	t.Setenv("TRIREME_CLUSTER_NETWORK", "10.197.0.0/16")
-	t.Setenv("TRIREME_CLUSTER_DATA", "")
-	t.Setenv("TRIREME_CLUSTER_RUN", "")
-	t.Cleanup(func() {
-		if output, err := shell("bin/cluster reset --images").CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, output)
-		}
-	})
+	stop, err := localcluster.Start("trireme-docs", "10.197.0.0/16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 	// docs/user-guide/server.md asks for curl.
-	if output, err := shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }").CombinedOutput(); err != nil {
+	if output, err := localcluster.Shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }"); err != nil {
 		t.Fatalf("install curl: %v\n%s", err, output)
 	}
 	for _, page := range pages {
@@ -64,30 +61,24 @@ func TestDocumentedCommandsWork(t *testing.T) {
 func check(t *testing.T, settings, line string) {
 	if slices.Contains(testCommands, line) {
 		target := strings.TrimPrefix(line, "make ")
-		if output, err := shell("make --dry-run " + target).CombinedOutput(); err != nil {
+		if output, err := localcluster.Shell("make --dry-run " + target); err != nil {
 			t.Errorf("%v\n%s", err, output)
 		}
 		return
 	}
 	// The page names the cluster that a reader has; here it has another name.
 	line = strings.ReplaceAll(line, "/run/netns/trireme ", "/run/netns/trireme-docs ")
-	output, err := shell(settings + line).CombinedOutput()
+	output, err := localcluster.Shell(settings + line)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if line == "make demo" {
 		for _, want := range []string{`test accuracy 9[6-9]\.\d %`, `(?m)^ +Finished +\d+ s`} {
-			if !regexp.MustCompile(want).Match(output) {
+			if !regexp.MustCompile(want).MatchString(output) {
 				t.Errorf("no %s in\n%s", want, output)
 			}
 		}
 	}
-}
-
-func shell(line string) *exec.Cmd {
-	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
-	command.Dir = repository
-	return command
 }
 
 // blocks are the lines of each `sh` block of a page.

@@ -7,19 +7,20 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
 
 const (
-	repository = "../.."
+	repository = localcluster.Repository
 	agentImage = "trireme.local/mpi-agent:dev"
 )
 
 // isAnyCluster: the tests run on the cluster of KUBECONFIG, with what is installed there
 // (make test-kind).
-func isAnyCluster() bool { return os.Getenv("E2E_CLUSTER") == "any" }
+func isAnyCluster() bool { return os.Getenv("TEST_CLUSTER") == "any" }
 
 // needsLocalCluster skips a test on a cluster of others.
 func needsLocalCluster(t testing.TB, reason string) {
@@ -47,10 +48,6 @@ func testImage(name string) string {
 }
 
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 && !isAnyCluster() {
-		fmt.Println("the tests start a cluster, which needs root")
-		os.Exit(1)
-	}
 	// Not while a job runs that a test is about: it may take as long as the job.
 	if err := buildOdh(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,7 +65,6 @@ func isThorough() bool { return os.Getenv("THOROUGH") != "" }
 // all others have ended: those that stop components, change nodes or kinds, measure, or
 // count what anybody writes.
 
-// runAll leaves nothing behind, whatever the tests did.
 func runAll(m *testing.M) int {
 	if isAnyCluster() {
 		if os.Getenv("KUBECONFIG") == "" {
@@ -81,37 +77,13 @@ func runAll(m *testing.M) int {
 		}
 		return m.Run()
 	}
-	if os.Getenv("E2E_CLUSTER") == "keep" {
-		// For who writes tests: the cluster that the environment names is taken as
-		// it is, and stays.
-		return m.Run()
-	}
 	name, network := "trireme-e2e", "10.196.0.0/16"
 	// The cluster of another release of Kubernetes runs beside that of the default one.
 	if release := os.Getenv("TRIREME_KUBERNETES_VERSION"); release != "" {
 		name, network = "trireme-e2e"+strings.ReplaceAll(release, ".", ""), "10.189.0.0/16"
 	}
-	for name, value := range map[string]string{
-		"TRIREME_CLUSTER_NAME": name, "TRIREME_CLUSTER_NETWORK": network, "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
-	} {
-		if err := os.Setenv(name, value); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	defer func() {
-		if output, err := shell("bin/cluster reset --images"); err != nil {
-			fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
-		}
-	}()
-	for _, line := range []string{"make bin/cluster", "bin/cluster reset --images", "bin/cluster up", "make install",
-		"make bin/mpi-agent", "bin/cluster image load bin/mpi-agent --as " + agentImage, "bin/cluster image mpi"} {
-		if output, err := shell(line); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n%s", line, err, output)
-			return 1
-		}
-	}
-	return m.Run()
+	return localcluster.Run(m, name, network,
+		"bin/cluster up", "make install", "make bin/mpi-agent", "bin/cluster image load bin/mpi-agent --as "+agentImage, "bin/cluster image mpi")
 }
 
 // shell runs a line in the repository's folder and returns all that it prints.
@@ -119,10 +91,7 @@ func shell(line string) (string, error) {
 	if isAnyCluster() {
 		line = strings.ReplaceAll(line, "bin/cluster", clusterTool())
 	}
-	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
-	command.Dir = repository
-	output, err := command.CombinedOutput()
-	return string(output), err
+	return localcluster.Shell(line)
 }
 
 // kubectl runs kubectl and fails the test if kubectl does.

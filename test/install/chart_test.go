@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trireme-mpi/trireme/internal/testing/eventually"
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
 
 // TestChart is the life of a release, from the first installation to the last trace.
@@ -112,7 +113,7 @@ func startJob(t *testing.T, name string) {
 	manifest := strings.ReplaceAll(job, "NAME", name)
 	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(strings.ReplaceAll(manifest, "$", `\$`), "IMAGE", "$PRIVATE_REGISTRY/trireme/mpi-test:1")+"EOF")
 	eventually.Succeeds(t, "all ranks of "+name+" are running", func() error {
-		log, err := shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + name)
+		log, err := localcluster.Shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + name)
 		if err != nil || strings.Count(log, " is up") != 2 {
 			return fmt.Errorf("%v: %s", err, log)
 		}
@@ -192,7 +193,7 @@ func podsOf(t *testing.T, name string) string {
 func refuseUninstall(t *testing.T) {
 	startJob(t, "unfinished")
 	started := podsOf(t, "unfinished")
-	output, err := shell(clients + "helm uninstall trireme --namespace trireme-system --wait --timeout 5m")
+	output, err := localcluster.Shell(clients + "helm uninstall trireme --namespace trireme-system --wait --timeout 5m")
 	if err == nil {
 		t.Fatalf("helm uninstall does not wait for an unfinished job:\n%s", output)
 	}

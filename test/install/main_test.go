@@ -7,14 +7,13 @@ package install
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-const repository = "../.."
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
+)
 
 // parts are the programs of the chart's images, by the names of the images' values.
 var parts = map[string]string{
@@ -22,46 +21,7 @@ var parts = map[string]string{
 }
 
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
-		fmt.Println("the tests start a cluster, which needs root")
-		os.Exit(1)
-	}
-	os.Exit(runAll(m))
-}
-
-// runAll leaves nothing behind, whatever the tests did.
-func runAll(m *testing.M) int {
-	if os.Getenv("INSTALL_CLUSTER") == "keep" {
-		return m.Run() // on the cluster that the environment names, without Trireme
-	}
-	for name, value := range map[string]string{
-		"TRIREME_CLUSTER_NAME": "trireme-chart", "TRIREME_CLUSTER_NETWORK": "10.192.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
-	} {
-		if err := os.Setenv(name, value); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	defer func() {
-		if output, err := shell("bin/cluster reset --images"); err != nil {
-			fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
-		}
-	}()
-	for _, line := range []string{"make bin/cluster bin/helm", "bin/cluster reset --images", "bin/cluster up", "bin/cluster registry up"} {
-		if output, err := shell(line); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n%s", line, err, output)
-			return 1
-		}
-	}
-	return m.Run()
-}
-
-// shell runs a line in the repository's folder and returns all that it prints.
-func shell(line string) (string, error) {
-	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
-	command.Dir = repository
-	output, err := command.CombinedOutput()
-	return string(output), err
+	os.Exit(localcluster.Run(m, "trireme-chart", "10.192.0.0/16", "make bin/helm", "bin/cluster up", "bin/cluster registry up"))
 }
 
 // clients are the settings of kubectl, helm and registry clients for the cluster.
@@ -71,7 +31,7 @@ const clients = `eval "$(bin/cluster env)"; eval "$(bin/cluster registry env)"; 
 func run(t *testing.T, line string) string {
 	t.Helper()
 	started := time.Now()
-	output, err := shell(clients + line)
+	output, err := localcluster.Shell(clients + line)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, output)
 	}

@@ -13,33 +13,22 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
 
-const repository = "../.."
+const repository = localcluster.Repository
 
-func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
-		fmt.Println("the tests start a cluster, which needs root")
-		os.Exit(1)
-	}
-	os.Exit(runAll(m))
-}
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
 // runAll leaves nothing behind, whatever the tests did.
 func runAll(m *testing.M) int {
-	for name, value := range map[string]string{
-		"TRIREME_CLUSTER_NAME": "trireme-peers", "TRIREME_CLUSTER_NETWORK": "10.193.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
-	} {
-		if err := os.Setenv(name, value); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+	stop, err := localcluster.Start("trireme-peers", "10.193.0.0/16")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	defer func() {
-		if _, err := shell("bin/cluster reset --images"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
+	defer stop()
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -56,7 +45,7 @@ func prepare() error {
 			return err
 		}
 	}
-	start := []string{"make bin/cluster", "bin/cluster reset --images",
+	start := []string{
 		fmt.Sprintf("bin/cluster up --fake-nodes %d --fake-node-gpus 0", simulatedNodes), "bin/cluster kubectl apply --server-side -f charts/trireme/crds"}
 	if err := timed("start the cluster", lines(start)); err != nil {
 		return err

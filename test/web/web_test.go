@@ -5,69 +5,26 @@
 package web
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
 
-const repository = "../.."
-
+// The server is installed after the page is built, so that it contains the page.
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
-		fmt.Println("the tests start a cluster, which needs root")
-		os.Exit(1)
-	}
-	os.Exit(runAll(m))
-}
-
-// runAll leaves nothing behind, whatever the tests did. With WEB_CLUSTER=keep, the cluster
-// that the environment names is taken as it is, and stays.
-func runAll(m *testing.M) int {
-	lines := []string{
+	os.Exit(localcluster.Run(m, "trireme-web", "10.187.0.0/16",
 		"command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }",
-		"make web bin/odh",
-	}
-	if os.Getenv("WEB_CLUSTER") != "keep" {
-		for name, value := range map[string]string{
-			"TRIREME_CLUSTER_NAME": "trireme-web", "TRIREME_CLUSTER_NETWORK": "10.187.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
-		} {
-			if err := os.Setenv(name, value); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-		}
-		defer func() {
-			if output, err := shell("bin/cluster reset --images"); err != nil {
-				fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
-			}
-		}()
-		// The server is installed after the page is built, so that it contains the page.
-		lines = append(lines, "make bin/cluster", "bin/cluster reset --images", "bin/cluster up", "make install", "bin/cluster image mpi")
-	}
-	for _, line := range lines {
-		if output, err := shell(line); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n%s", line, err, output)
-			return 1
-		}
-	}
-	return m.Run()
-}
-
-// shell runs a line in the repository's folder and returns all that it prints.
-func shell(line string) (string, error) {
-	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
-	command.Dir = repository
-	output, err := command.CombinedOutput()
-	return string(output), err
+		"make web bin/odh", "bin/cluster up", "make install", "bin/cluster image mpi"))
 }
 
 // kubectl runs kubectl and fails the test if kubectl does.
 func kubectl(t *testing.T, arguments string) string {
 	t.Helper()
-	output, err := shell("bin/cluster kubectl " + arguments)
+	output, err := localcluster.Shell("bin/cluster kubectl " + arguments)
 	if err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", arguments, err, output)
 	}
@@ -75,7 +32,7 @@ func kubectl(t *testing.T, arguments string) string {
 }
 
 func TestStaticChecks(t *testing.T) {
-	if output, err := shell("make check-web"); err != nil {
+	if output, err := localcluster.Shell("make check-web"); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 }
@@ -90,12 +47,12 @@ func TestBrowser(t *testing.T) {
 	kubectl(t, "create clusterrolebinding "+namespace+" --clusterrole=cluster-admin --serviceaccount="+namespace+":admin")
 	t.Cleanup(func() { kubectl(t, "delete clusterrolebinding "+namespace) })
 
-	odh, err := filepath.Abs(filepath.Join(repository, "bin/odh"))
+	odh, err := filepath.Abs(filepath.Join(localcluster.Repository, "bin/odh"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := exec.Command("bash", "-euo", "pipefail", "-c", `eval "$(bin/cluster env)"; exec web/npm run --silent test-browser`)
-	command.Dir = repository
+	command.Dir = localcluster.Repository
 	command.Env = append(os.Environ(), "ODH="+odh, "NAMESPACE="+namespace, "IMAGE=trireme.local/openmpi:4",
 		"VIEWER="+strings.TrimSpace(kubectl(t, "create token viewer --namespace "+namespace)),
 		"ADMIN="+strings.TrimSpace(kubectl(t, "create token admin --namespace "+namespace)))
@@ -107,10 +64,10 @@ func TestBrowser(t *testing.T) {
 
 // The server that is installed in the cluster serves the page, too.
 func TestInstalledServer(t *testing.T) {
-	if os.Getenv("WEB_CLUSTER") == "keep" {
+	if localcluster.IsKept() {
 		t.Skip("the server of the cluster may have been built without the page")
 	}
-	output, err := shell(`eval "$(bin/cluster env)"
+	output, err := localcluster.Shell(`eval "$(bin/cluster env)"
 kubectl get configmap trireme-ca --namespace trireme-system -o jsonpath='{.data.ca\.crt}' > bin/web-ca.crt
 address=$(kubectl get service trireme-server --namespace trireme-system -o jsonpath='{.spec.clusterIP}')
 curl -sSf --retry 30 --retry-delay 1 --retry-connrefused -D - --cacert bin/web-ca.crt --resolve trireme-server.trireme-system.svc:443:$address https://trireme-server.trireme-system.svc/jobs`)
