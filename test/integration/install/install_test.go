@@ -81,8 +81,7 @@ func TestInstallAndUninstall(t *testing.T) {
 // What the chart's Jobs do after an install or upgrade and before an uninstall.
 func TestSetup(t *testing.T) {
 	cluster := startCluster(t)
-	cluster.kubectl(t, "apply", "--server-side", "-f", "charts/trireme/crds")
-	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	cluster.addKinds(t, "charts/trireme/crds")
 	files, err := filepath.Glob(filepath.Join(repository, "charts/trireme/files/runtimes/*.yaml"))
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%d runtimes, %v", len(files), err)

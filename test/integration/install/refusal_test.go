@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/charts"
+	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
 func TestRefusals(t *testing.T) {
@@ -101,9 +102,8 @@ func besideMPIOperator(t *testing.T, cluster *cluster) {
 
 // Before Trireme runs all MPIJobs, mpi-operator must have completed its own.
 func unfinishedJobsOfMPIOperator(t *testing.T, cluster *cluster) {
-	cluster.kubectl(t, "apply", "--server-side", "-f", "charts/trireme/crds/kubeflow.org_mpijobs.yaml")
-	cluster.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	t.Cleanup(cluster.forgetKinds(t))
+	cluster.addKinds(t, "charts/trireme/crds/kubeflow.org_mpijobs.yaml")
 	setup := cluster.setup(t, io.Discard)
 	cluster.kubectl(t, "apply", "-f", "config/samples/mpijob.yaml")
 	status := func(patch string) {
@@ -268,6 +268,20 @@ func (cluster *cluster) createKind(t *testing.T, stored []string) {
 // forgetKinds waits until all kinds are gone.
 func (cluster *cluster) forgetKinds(t *testing.T) func() {
 	return func() { cluster.kubectl(t, "delete", "customresourcedefinitions", "--all", "--timeout=60s") }
+}
+
+// addKinds creates CRDs and waits until they are served. A CRD that the API server has
+// not looked at yet has no conditions, which `kubectl wait` takes for an error.
+func (cluster *cluster) addKinds(t *testing.T, path string) {
+	t.Helper()
+	cluster.kubectl(t, "apply", "--server-side", "-f", path)
+	eventually.Succeeds(t, "the CRDs are established", func() error {
+		output, err := cluster.run(t, nil, "kubectl", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
+	})
 }
 
 func (cluster *cluster) kubectl(t *testing.T, arguments ...string) {
