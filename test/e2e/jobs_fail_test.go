@@ -163,7 +163,7 @@ func TestAGangThatCannotFit(t *testing.T) {
 			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods are scheduled; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
 		})
 		ended := job.fails(training.FailureGangSchedulingTimeout,
-			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources (1 too small: cpu", "0 of 3 pods are scheduled; scheduler: ")
+			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources (", "too small: cpu", "0 of 3 pods are scheduled; scheduler: ")
 		t.Log(ended.FailureMessage)
 		eventually.Succeeds(t, "its pods are gone", func() error {
 			if left := len(job.pods("")); left > 0 {

@@ -26,10 +26,11 @@ func TestChart(t *testing.T) {
 	}{
 		{"install", func(t *testing.T) {
 			run(t, "helm install trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+images.values())
-			wantOperator(t, images["operator"])
+			wantPods(t, "operator", images["operator"])
+			wantPods(t, "server", images["server"])
 		}},
 		{"helm test", runHelmTest},
-		{"private image", runPrivateJob},
+		{"private image", func(t *testing.T) { runPrivateJob(t, images["agent"]) }},
 		{"TrainJob", runTrainJob},
 		{"upgrade and rollback", func(t *testing.T) { upgradeAndRollBack(t, images) }},
 		{"uninstall with an unfinished job", refuseUninstall},
@@ -62,12 +63,19 @@ func objects(t *testing.T) []string {
 	return slices.Compact(all)
 }
 
-func wantOperator(t *testing.T, digest string) {
+// wantPods waits until two pods of a part are ready and run the image with this digest, and
+// no others exist.
+func wantPods(t *testing.T, part, digest string) {
 	t.Helper()
-	image := run(t, "kubectl get deployment/trireme-operator --namespace trireme-system -o jsonpath='{.spec.template.spec.containers[0].image} {.status.readyReplicas}'")
-	if !strings.HasSuffix(image, "@"+digest+" 2") {
-		t.Errorf("image and ready replicas of the operator are %q, want %s and 2", image, digest)
-	}
+	eventually.Succeeds(t, "two pods of the "+part+" run "+digest, func() error {
+		pods, err := localcluster.Shell(clients + "kubectl get pods --namespace trireme-system --selector app.kubernetes.io/name=trireme,app.kubernetes.io/component=" + part +
+			` -o jsonpath='{range .items[*]}{.status.containerStatuses[*].ready} {.status.containerStatuses[*].imageID}{"\n"}{end}'`)
+		isRight := func(pod string) bool { return strings.HasPrefix(pod, "true ") && strings.HasSuffix(pod, "@"+digest) }
+		if lines := strings.Split(strings.TrimSpace(pods), "\n"); err != nil || len(lines) != 2 || !isRight(lines[0]) || !isRight(lines[1]) {
+			return fmt.Errorf("%v, ready and images:\n%s", err, pods)
+		}
+		return nil
+	})
 }
 
 func runHelmTest(t *testing.T) {
@@ -111,7 +119,7 @@ spec:
 func startJob(t *testing.T, name string) {
 	t.Helper()
 	manifest := strings.ReplaceAll(job, "NAME", name)
-	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(strings.ReplaceAll(manifest, "$", `\$`), "IMAGE", "$PRIVATE_REGISTRY/trireme/mpi-test:1")+"EOF")
+	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(strings.ReplaceAll(manifest, "$", `\$`), "IMAGE", "$PRIVATE_REGISTRY/trireme/openmpi:5")+"EOF")
 	eventually.Succeeds(t, "all ranks of "+name+" are running", func() error {
 		log, err := localcluster.Shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + name)
 		if err != nil || strings.Count(log, " is up") != 2 {
@@ -131,8 +139,15 @@ func endJob(t *testing.T, name string) {
 	run(t, "kubectl wait --for=condition=Succeeded --timeout=120s --namespace team mpijob/"+name)
 }
 
-func runPrivateJob(t *testing.T) {
+// runPrivateJob runs a job whose image and agent come from the private registry.
+func runPrivateJob(t *testing.T, agent string) {
 	startJob(t, "private")
+	specs := run(t, "kubectl get pods --namespace team --selector training.kubeflow.org/job-name=private -o jsonpath='{range .items[*]}{.spec}{\"\\n\"}{end}'")
+	for pod := range strings.Lines(specs) {
+		if !strings.Contains(pod, "/trireme/mpi-agent@"+agent) {
+			t.Errorf("a pod of the job does not have the agent %s:\n%s", agent, pod)
+		}
+	}
 	secrets := run(t, "kubectl get pods --namespace team --selector training.kubeflow.org/job-name=private -o jsonpath='{range .items[*]}{.spec.imagePullSecrets[*].name}{\"\\n\"}{end}'")
 	if diff := cmp.Diff("registry\nregistry\nregistry", secrets); diff != "" {
 		t.Errorf("pull secrets of the job's pods (-want +got):\n%s", diff)
@@ -150,7 +165,7 @@ spec:
   trainer:
     numNodes: 1
     slotsPerWorker: 1
-    image: $PRIVATE_REGISTRY/trireme/mpi-test:1
+    image: $PRIVATE_REGISTRY/trireme/openmpi:5
     command: [hostname]
     resourcesPerNode: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
   launcher:
@@ -171,12 +186,12 @@ func upgradeAndRollBack(t *testing.T, images release) {
 	started := podsOf(t, "steady")
 	newer := images.newer(t)
 	run(t, "helm upgrade trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+newer.values())
-	wantOperator(t, newer["operator"])
+	wantPods(t, "operator", newer["operator"])
 	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
 		t.Errorf("the upgrade has changed the pods of a running job (-before +after):\n%s", diff)
 	}
 	run(t, "helm rollback trireme --namespace trireme-system --wait --timeout 5m")
-	wantOperator(t, images["operator"])
+	wantPods(t, "operator", images["operator"])
 	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
 		t.Errorf("the rollback has changed the pods of a running job (-before +after):\n%s", diff)
 	}

@@ -125,7 +125,7 @@ func programImages(ctx context.Context, s settings, work, name string, architect
 		if err != nil {
 			return nil, err
 		}
-		components, err := goComponents(binary, s.version)
+		components, err := programComponents(s, binary, licenses)
 		if err != nil {
 			return nil, err
 		}

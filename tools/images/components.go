@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/textproto"
 	"path"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,13 +22,29 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// component is a Go module or a Debian package in an image.
+// component is a Go module, an npm package or a Debian package in an image.
 type component struct {
 	name, version string
 	// purl identifies it for scanners: https://github.com/package-url/purl-spec.
 	purl string
 	// dirHash is the checksum of a Go module, in hexadecimal digits.
 	dirHash string
+	// sha512 is the checksum of the archive of an npm package, in hexadecimal digits.
+	sha512 string
+}
+
+// programComponents are the components of a program that contains these licences.
+func programComponents(s settings, binary string, licenses map[string]string) ([]component, error) {
+	components, err := goComponents(binary, s.version)
+	if err != nil {
+		return nil, err
+	}
+	report, found := licenses[npmLicenses]
+	if !found {
+		return components, nil
+	}
+	packages, err := npmComponents(report, filepath.Join(s.repository, "web/package-lock.json"))
+	return append(components, packages...), err
 }
 
 // goComponents are the modules that are linked into a program, and Go itself.

@@ -23,16 +23,16 @@ var licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|
 
 // goPackage is a package as go list prints it.
 type goPackage struct {
-	Dir      string
-	Standard bool
-	Module   *struct{ Path, Dir string }
+	ImportPath, Dir string
+	Standard        bool
+	Module          *struct{ Path, Dir string }
 }
 
 // licenseFiles returns the licences of everything that is linked into a program: paths in
 // the image or archive, with the paths of the files on this machine.
 func licenseFiles(ctx context.Context, s settings, p platform, program string) (map[string]string, error) {
 	env := goEnvironment(p, s.fips)
-	listed, err := output(ctx, s.repository, env, "go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/"+program)
+	listed, err := output(ctx, s.repository, env, "go", "list", "-deps", "-json=ImportPath,Dir,Standard,Module", "./cmd/"+program)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +56,15 @@ func licenseFiles(ctx context.Context, s settings, p platform, program string) (
 		}
 		if err := addLicenses(files, one.Module.Path, one.Module.Dir, one.Dir); err != nil {
 			return nil, err
+		}
+		if one.ImportPath == pagePackage {
+			report, err := npmReport(s.repository)
+			if err != nil {
+				return nil, err
+			}
+			if report != "" {
+				files[npmLicenses] = report
+			}
 		}
 	}
 }

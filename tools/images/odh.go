@@ -71,7 +71,7 @@ func buildODH(ctx context.Context, from source, s settings, p platform) (built o
 	if built.digest, err = fileDigest(file); err != nil {
 		return odhArchive{}, err
 	}
-	components, err := goComponents(binary, s.version)
+	components, err := programComponents(s, binary, licenses)
 	if err != nil {
 		return odhArchive{}, err
 	}

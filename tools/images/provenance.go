@@ -63,8 +63,11 @@ func materials(from source, components []component) []*intoto.ResourceDescriptor
 	}}
 	for _, c := range components {
 		material := &intoto.ResourceDescriptor{Uri: c.purl}
-		if c.dirHash != "" {
+		switch {
+		case c.dirHash != "":
 			material.Digest = map[string]string{"dirHash": c.dirHash}
+		case c.sha512 != "":
+			material.Digest = map[string]string{"sha512": c.sha512}
 		}
 		all = append(all, material)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/trireme-mpi/trireme/cluster/image"
 )
@@ -53,10 +52,11 @@ func push(ctx context.Context, registry Registry, file string, tag name.Tag) (pi
 		}
 		file = archive
 	}
-	content, err := tarball.ImageFromPath(file, nil)
+	content, cleanUp, err := openArchive(file)
 	if err != nil {
 		return "", fmt.Errorf("%s is neither an archive with one image nor a static binary: %w", file, err)
 	}
+	defer cleanUp()
 	digest, err := content.Digest()
 	if err != nil {
 		return "", err

@@ -96,9 +96,17 @@ func (v *view) setConditions(verdict *Verdict) {
 // CreatingPods is the reason of a condition while not all pods exist.
 const CreatingPods = "CreatingPods"
 
-// otherMemberMessage is in scheduler-plugins' message for every pod of a gang except
-// the one that does not fit.
-const otherMemberMessage = "optimistic rejection"
+// isAboutGang reports whether a scheduler's message only says that the gang does not fit,
+// and nothing about nodes. Pods of a gang that would fit themselves have such messages.
+func isAboutGang(message string) bool {
+	// scheduler-plugins.
+	if strings.Contains(message, "optimistic rejection") {
+		return true
+	}
+	// kube-scheduler 1.37.
+	return strings.Contains(message, "minCount (") &&
+		(strings.Contains(message, "cannot be satisfied") || strings.Contains(message, "is not yet satisfied"))
+}
 
 // Unscheduled returns the first pod without a node and the scheduler's message about it,
 // if possible of a pod that itself does not fit. It is nil if all pods have a node.
@@ -111,7 +119,10 @@ func Unscheduled(pods []*corev1.Pod) (first *corev1.Pod, message string) {
 			first = pod
 		}
 		condition := podCondition(pod, corev1.PodScheduled)
-		if condition != nil && condition.Status == corev1.ConditionFalse && (message == "" || strings.Contains(message, otherMemberMessage)) {
+		if condition == nil || condition.Status != corev1.ConditionFalse || condition.Message == "" {
+			continue
+		}
+		if message == "" || isAboutGang(message) && !isAboutGang(condition.Message) {
 			first, message = pod, condition.Message
 		}
 	}

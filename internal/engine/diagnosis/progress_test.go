@@ -3,10 +3,12 @@
 package diagnosis
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
@@ -162,6 +164,59 @@ func TestGangCondition(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The message of the pod that does not fit is more useful than those of the other members
+// of its gang, whatever their order.
+func TestUnscheduled(t *testing.T) {
+	const (
+		rejected    = "rejected due to timeout or optimistic rejection in PostFilter"
+		unsatisfied = "minCount (3) cannot be satisfied: 2 pods are unschedulable"
+		waiting     = "minCount (3) is not yet satisfied"
+		noCPU       = "0/1 nodes are available: 1 Insufficient cpu."
+		otherNeed   = "minCount (3) of a label was not found on a node"
+	)
+	for name, tc := range map[string]struct {
+		// messages of the scheduler about the pods; empty if it has not tried yet.
+		messages []string
+		wantPod  string
+		want     string
+	}{
+		"no pods":                             {},
+		"no message":                          {messages: []string{"", ""}, wantPod: "pod-0"},
+		"only the second has a message":       {messages: []string{"", noCPU}, wantPod: "pod-1", want: noCPU},
+		"the first of two useful messages":    {messages: []string{noCPU, noGPUs}, wantPod: "pod-0", want: noCPU},
+		"scheduler-plugins, resources last":   {messages: []string{rejected, rejected, noCPU}, wantPod: "pod-2", want: noCPU},
+		"scheduler-plugins, resources first":  {messages: []string{noCPU, rejected, rejected}, wantPod: "pod-0", want: noCPU},
+		"Kubernetes 1.37, resources last":     {messages: []string{unsatisfied, unsatisfied, noCPU}, wantPod: "pod-2", want: noCPU},
+		"Kubernetes 1.37, resources first":    {messages: []string{noCPU, unsatisfied, unsatisfied}, wantPod: "pod-0", want: noCPU},
+		"Kubernetes 1.37, resources between":  {messages: []string{waiting, noCPU, unsatisfied}, wantPod: "pod-1", want: noCPU},
+		"Kubernetes 1.37, no pod is named":    {messages: []string{unsatisfied, waiting}, wantPod: "pod-0", want: unsatisfied},
+		"another message that names minCount": {messages: []string{unsatisfied, otherNeed}, wantPod: "pod-1", want: otherNeed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheduledPod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "scheduled"}, Spec: corev1.PodSpec{NodeName: "a"}}
+			onNode(scheduled)(scheduledPod)
+			pods := []*corev1.Pod{scheduledPod}
+			for i, message := range tc.messages {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}}
+				if message != "" {
+					unschedulable(message)(pod)
+				}
+				pods = append(pods, pod)
+			}
+			got, message := Unscheduled(pods)
+			if tc.wantPod == "" {
+				if got != nil {
+					t.Errorf("pod %s has no node", got.Name)
+				}
+				return
+			}
+			if got == nil || got.Name != tc.wantPod || message != tc.want {
+				t.Errorf("%v, %q, want %s, %q", got, message, tc.wantPod, tc.want)
+			}
+		})
 	}
 }
 

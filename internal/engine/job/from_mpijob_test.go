@@ -234,6 +234,40 @@ func TestMPIJobKeepsPodPriorityClass(t *testing.T) {
 }
 
 // The command of an MPIJob's launcher is never changed, even if it is not mpirun.
+// Releases of Kubernetes disagree about the meaning of empty pod-level resources.
+func TestMPIJobPodLevelResources(t *testing.T) {
+	claims := &corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
+	tests := map[string]struct{ whole, want *corev1.ResourceRequirements }{
+		"none":        {},
+		"empty":       {whole: &corev1.ResourceRequirements{}},
+		"empty lists": {whole: &corev1.ResourceRequirements{Requests: list(), Limits: list()}},
+		"set":         {whole: new(resources("cpu", "1")), want: new(resources("cpu", "1"))},
+		"only claims": {whole: claims, want: claims},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			mpiJob := mpiJob(func(mpiJob *v2beta1.MPIJob) {
+				for _, replicas := range mpiJob.Spec.MPIReplicaSpecs {
+					replicas.Template.Spec.Resources = tc.whole
+					replicas.Template.Spec.Containers[0].Resources = resources("cpu", "2")
+				}
+			})
+			got := FromMPIJob(mpiJob, defaults())
+			for role, pod := range map[string]corev1.PodSpec{"launcher": got.Launcher.Template.Spec, "worker": got.Worker.Template.Spec} {
+				if diff := cmp.Diff(tc.want, pod.Resources); diff != "" {
+					t.Errorf("resources of the %s's pod (-want +got):\n%s", role, diff)
+				}
+				if diff := cmp.Diff(resources("cpu", "2"), pod.Containers[0].Resources); diff != "" {
+					t.Errorf("resources of the %s's container (-want +got):\n%s", role, diff)
+				}
+			}
+			if diff := cmp.Diff(tc.whole, workerOf(mpiJob).Template.Spec.Resources); diff != "" {
+				t.Errorf("the MPIJob was changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		launcherOf(mpiJob).Template.Spec.Containers[0].Command = []string{"python"}

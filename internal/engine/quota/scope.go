@@ -83,10 +83,10 @@ func bestEffort(pod *corev1.PodSpec) bool {
 		}
 		return false
 	}
-	// Kubernetes ignores containers of pods with pod-level resources. Releases disagree about
-	// empty ones; package job removes them.
-	if pod.Resources != nil {
-		return !setsResources(*pod.Resources)
+	// Kubernetes ignores containers of pods with pod-level resources. Since 1.37, empty ones do
+	// not count as such. Older releases disagree, therefore package job removes them.
+	if whole := pod.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) > 0 {
+		return !setsResources(*whole)
 	}
 	return !slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(container corev1.Container) bool {
 		return setsResources(container.Resources)

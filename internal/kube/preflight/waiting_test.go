@@ -124,6 +124,7 @@ func TestWaitingFor(t *testing.T) {
 		"unknown class":     {change: all(pendingClaim(new("local"), nil), inCluster()), want: WaitNodes},
 		"gates":             {change: gated, want: WaitGates, message: "example.com/hold", object: "pod/job-worker-0", since: 50},
 		"no node":           {change: all(onNodes(false, 0, 1), unschedulable(2, "0/2 nodes are available: 2 Insufficient nvidia.com/gpu")), want: WaitNodes, message: "2 of 3 pods are scheduled. Pod job-worker-1 has no node: 0/2 nodes are available", remedy: "kubectl describe pod job-worker-1", object: "pod/job-worker-1", since: 50},
+		"no node, 1.37":     {change: all(onNodes(false, 0), unschedulable(1, "minCount (3) cannot be satisfied: 1 pod is unschedulable"), unschedulable(2, "0/2 nodes are available: 2 Insufficient cpu")), want: WaitNodes, message: "Pod job-worker-1 has no node: 0/2 nodes are available: 2 Insufficient cpu", object: "pod/job-worker-1"},
 		"too few nodes":     {change: inCluster(node("a", cordoned)), want: WaitNodes, message: "0 of 1 node can run a worker", remedy: "kubectl uncordon"},
 		"no scheduler":      {change: func(facts *Facts) { facts.Pods.Value[1].Spec.SchedulerName = "volcano" }, want: WaitNodes, message: "scheduler volcano has not reported why"},
 		"image missing":     {change: all(allScheduled, waitsForImage(1, "x:1", "ErrImagePull")), want: WaitImageFailing, message: "cannot pull image x:1", remedy: "docker-registry", since: 30},

@@ -151,3 +151,32 @@ func TestLauncherThatStatesNothing(t *testing.T) {
 		wantCause{workerAt + ".template.spec.containers[0].resources", "container worker has a limit of 8 cpu; at most 4 is allowed (LimitRange defaults)"},
 		wantCause{workerAt + ".template.spec.containers[0].resources", "container worker requests 8 cpu; at most 4 is allowed (LimitRange defaults)"})
 }
+
+// Pods with empty pod-level resources are not BestEffort if their containers have some.
+func TestEmptyPodLevelResourcesInQuotaScope(t *testing.T) {
+	cluster := sharedCluster.For(t)
+	namespace := cluster.namespace(t, nil)
+	full := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "best-effort"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: resources("pods", "0"), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}},
+	}
+	cluster.create(t, full)
+	full.Status = corev1.ResourceQuotaStatus{Hard: resources("pods", "0"), Used: resources("pods", "0")}
+	if err := cluster.client.Status().Update(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	withLimits := func(limits corev1.ResourceList) func(*v2beta1.MPIJob) {
+		return func(job *v2beta1.MPIJob) {
+			for _, replicas := range job.Spec.MPIReplicaSpecs {
+				replicas.Template.Spec.Resources = &corev1.ResourceRequirements{}
+				replicas.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: limits}
+			}
+		}
+	}
+	refusalOf(t, "namespace quota is 0 pods", func() error {
+		return cluster.client.Create(t.Context(), mpiJob(namespace, "train", withLimits(resources("nvidia.com/gpu", "1"))), dryRun)
+	})
+	if err := cluster.client.Create(t.Context(), mpiJob(namespace, "train", withLimits(resources("cpu", "1"))), dryRun); err != nil {
+		t.Errorf("the containers have CPU, so the quota does not count the pods: %v", err)
+	}
+}
