@@ -40,7 +40,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	// docs/user-guide/server.md asks for curl.
-	if output, err := localcluster.Shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }"); err != nil {
+	if output, err := localcluster.Shell("command -v curl || tools/apt-install curl"); err != nil {
 		t.Fatalf("install curl: %v\n%s", err, output)
 	}
 	for _, page := range pages {

@@ -17,7 +17,7 @@ import (
 // The server is installed after the page is built, so that it contains the page.
 func TestMain(m *testing.M) {
 	os.Exit(localcluster.Run(m, "trireme-web", "10.187.0.0/16",
-		"command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }",
+		"command -v chromium || tools/apt-install chromium",
 		"make web bin/odh", "bin/cluster up", "make install", "bin/cluster image mpi"))
 }
 
