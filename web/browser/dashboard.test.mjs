@@ -208,6 +208,13 @@ test('a user with few permissions chooses a namespace, and may not delete', asyn
   await page.getByText('1 of 1 jobs are not deleted').waitFor();
   await page.getByText(/cannot delete|may not delete/).waitFor();
   await accessible(page, 'refused action');
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+  await page.getByRole('link', { name: 'Jobs', exact: true }).first().click();
+  await page.getByText(`Only the jobs of namespace ${namespace}`).waitFor();
+  await page.getByRole('button', { name: 'Show all namespaces' }).click();
+  await page.getByText('You have no permission to see these jobs').waitFor();
+  await page.getByRole('link', { name: 'Runtimes' }).click();
+  await page.getByText('You have no permission to watch these jobs').waitFor();
 });
 
 test('a lost connection is shown; changes are not missed', async (t) => {
