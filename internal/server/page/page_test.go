@@ -174,7 +174,7 @@ func TestCodesAreValidOnce(t *testing.T) {
 		t.Errorf("second use: %s", got)
 	}
 	late := codes.New()
-	clock.Step(codeValidity)
+	clock.Step(CodeValidity)
 	if got := exchange(late); got != "Unauthorized" {
 		t.Errorf("after its time: %s", got)
 	}
