@@ -39,6 +39,9 @@ func TestStaticChecks(t *testing.T) {
 
 func TestBrowser(t *testing.T) {
 	const namespace = "web-tests"
+	// A cluster that is kept may have those of an earlier run, which are deleted in the background.
+	kubectl(t, "delete namespace "+namespace+" --ignore-not-found --timeout=180s")
+	kubectl(t, "delete clusterrolebinding "+namespace+" --ignore-not-found")
 	kubectl(t, "create namespace "+namespace)
 	t.Cleanup(func() { kubectl(t, "delete namespace "+namespace+" --wait=false") })
 	kubectl(t, "create serviceaccount viewer --namespace "+namespace)
