@@ -4,13 +4,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"html"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -54,10 +57,20 @@ func (d *dashboard) run(ctx context.Context) error {
 		return err
 	}
 	var codes *page.Codes
+	var opened sync.WaitGroup
+	defer opened.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	return d.serve(ctx, func(token string) *page.Codes {
 		codes = page.NewCodes(token, clock.RealClock{})
 		return codes
-	}, func(address net.Addr, _ string) { d.open(pageAddress(address, codes.New(), namespace)) })
+	}, func(address net.Addr, _ string) {
+		url := pageAddress(address, codes.New(), namespace)
+		fmt.Fprintf(d.Out, "The dashboard is at\n\n  %s\n\nThe address can be used once, within two minutes. Press Ctrl-C to stop.\n", url)
+		if !d.noBrowser {
+			opened.Go(func() { d.open(ctx, browserCommand(), url) })
+		}
+	})
 }
 
 // pageAddress is the address of the page. Browsers do not send the part after the #.
@@ -65,35 +78,56 @@ func pageAddress(address net.Addr, code, namespace string) string {
 	return fmt.Sprintf("http://%s/#%s", address, url.Values{"code": {code}, "namespace": {namespace}}.Encode())
 }
 
-// open opens an address in a browser, and prints it for users without one.
-func (d *dashboard) open(address string) {
-	fmt.Fprintf(d.Out, "The dashboard is at\n\n  %s\n\nThe address can be used once, within two minutes. Press Ctrl-C to stop.\n", address)
-	if d.noBrowser {
-		return
-	}
-	if err := openBrowser(address); err != nil {
+// open opens an address in a browser, and reports why it cannot.
+func (d *dashboard) open(ctx context.Context, command, address string) {
+	if err := openBrowser(ctx, command, address); err != nil {
 		fmt.Fprintf(d.ErrOut, "The browser was not started: %v. Open the address yourself.\n", err)
 	}
 }
 
-// openBrowser opens an address through a file that only this user can read: every user of
-// the machine can see the arguments of a process.
-func openBrowser(address string) error {
-	folder, err := os.UserCacheDir()
+// startTime is how long a command that cannot start a browser may take to fail. Later, it is the
+// browser that has ended.
+const startTime = 10 * time.Second
+
+// openBrowser opens an address through a file that only this user can read: every user of the
+// machine can see the arguments of a process. The file is removed when the code is no longer valid,
+// and when the command ends.
+func openBrowser(ctx context.Context, command, address string) error {
+	// Browsers in a snap can read neither /tmp nor folders of the home directory whose names
+	// begin with a dot.
+	home, err := os.UserHomeDir()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(folder, "odh"), 0o700); err != nil {
+	file, err := os.CreateTemp(home, "odh-dashboard-*.html") // with mode 0600
+	if err != nil {
 		return err
 	}
-	file := filepath.Join(folder, "odh", "dashboard.html")
-	content := fmt.Sprintf("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\"><title>Trireme</title>\n", address)
-	// A file of an earlier run may have other permissions.
-	_ = os.Remove(file)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		return err
+	content := fmt.Sprintf("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\"><title>Trireme</title>\n", html.EscapeString(address))
+	_, err = file.WriteString(content)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return exec.Command(browserCommand(), file).Start()
+	browser := exec.Command(command, file.Name())
+	if err := browser.Start(); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- browser.Wait() }()
+	timer := time.NewTimer(startTime)
+	defer timer.Stop()
+	select {
+	case err = <-exited:
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", command, err), os.Remove(file.Name()))
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	expire, cancel := context.WithTimeout(ctx, page.CodeValidity)
+	defer cancel()
+	<-expire.Done()
+	return os.Remove(file.Name())
 }
 
 func browserCommand() string {

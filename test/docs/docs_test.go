@@ -40,7 +40,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	// docs/user-guide/server.md asks for curl.
-	if output, err := localcluster.Shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }"); err != nil {
+	if output, err := localcluster.Shell("command -v curl || tools/apt-install curl"); err != nil {
 		t.Fatalf("install curl: %v\n%s", err, output)
 	}
 	for _, page := range pages {
@@ -73,7 +73,7 @@ func check(t *testing.T, settings, line string) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if line == "make demo" {
-		for _, want := range []string{`test accuracy 9[6-9]\.\d %`, `(?m)^ +Finished +\d+ s`} {
+		for _, want := range []string{`test accuracy 9[6-9]\.\d %`, `(?m)^ +Finished +\d+ s`, `http://127\.0\.0\.1:\d+/#code=`} {
 			if !regexp.MustCompile(want).MatchString(output) {
 				t.Errorf("no %s in\n%s", want, output)
 			}

@@ -99,7 +99,7 @@ func hostTool(t *testing.T, program, debianPackage string) {
 	if _, err := exec.LookPath(program); err == nil {
 		return
 	}
-	if output, err := shell("apt-get update && apt-get install --yes --no-install-recommends " + debianPackage); err != nil {
+	if output, err := shell("tools/apt-install " + debianPackage); err != nil {
 		t.Fatalf("install %s: %v\n%s", debianPackage, err, output)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // The server is installed after the page is built, so that it contains the page.
 func TestMain(m *testing.M) {
 	os.Exit(localcluster.Run(m, "trireme-web", "10.187.0.0/16",
-		"command -v chromium || { apt-get update && apt-get install --yes --no-install-recommends chromium; }",
+		"command -v chromium || tools/apt-install chromium",
 		"make web bin/odh", "bin/cluster up", "make install", "bin/cluster image mpi"))
 }
 
@@ -39,6 +39,9 @@ func TestStaticChecks(t *testing.T) {
 
 func TestBrowser(t *testing.T) {
 	const namespace = "web-tests"
+	// A cluster that is kept may have those of an earlier run, which are deleted in the background.
+	kubectl(t, "delete namespace "+namespace+" --ignore-not-found --timeout=180s")
+	kubectl(t, "delete clusterrolebinding "+namespace+" --ignore-not-found")
 	kubectl(t, "create namespace "+namespace)
 	t.Cleanup(func() { kubectl(t, "delete namespace "+namespace+" --wait=false") })
 	kubectl(t, "create serviceaccount viewer --namespace "+namespace)

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { accessible, call, closeBrowser, createJob, namespace, newPage, rowOf, screenshot, signIn, startDashboard, startServer, trainJob } from './setup.mjs';
+import { accessible, call, closeBrowser, createJob, namespace, newPage, restartServer, rowOf, screenshot, signIn, slow, startDashboard, startServer, trainJob } from './setup.mjs';
 
 let server;
 before(async () => {
@@ -54,11 +54,11 @@ test('the list is live, and its filters are in the address', async (t) => {
   const page = await newPage(t, server);
   await createJob(server, trainJob('live-a', 'sleep 1', { spec: { suspend: true } }));
   await signIn(page, server);
-  await rowOf(page, 'live-a').getByText('Suspended').waitFor();
+  await rowOf(page, 'live-a').getByText('Suspended').waitFor(slow);
   await createJob(server, trainJob('live-b', 'sleep 1', { spec: { suspend: true } }));
-  await rowOf(page, 'live-b').getByText('Suspended').waitFor();
+  await rowOf(page, 'live-b').getByText('Suspended').waitFor(slow);
   await page.getByLabel('Search by name').fill('live-b');
-  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached', ...slow });
   await page.getByLabel('Status').selectOption('Suspended');
   assert.match(page.url(), /search=live-b&status=Suspended/);
   await page.reload();
@@ -76,10 +76,12 @@ test('the list is live, and its filters are in the address', async (t) => {
   await accessible(page, 'list of jobs');
   await page.getByRole('button', { name: 'Delete (2)' }).click();
   await accessible(page, 'question before jobs are deleted');
+  // The message is shown for six seconds.
+  const message = page.getByText('2 jobs are deleted').waitFor(slow);
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-  await page.getByText('2 jobs are deleted').waitFor();
-  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached' });
-  await page.getByRole('link', { name: 'live-b' }).waitFor({ state: 'detached' });
+  await message;
+  await page.getByRole('link', { name: 'live-a' }).waitFor({ state: 'detached', ...slow });
+  await page.getByRole('link', { name: 'live-b' }).waitFor({ state: 'detached', ...slow });
 });
 
 test('a job is created by the form, runs and succeeds, and its log is read', async (t) => {
@@ -89,7 +91,7 @@ test('a job is created by the form, runs and succeeds, and its log is read', asy
   await page.getByLabel('Namespace').fill(namespace);
   await page.getByLabel('Runtime').selectOption({ label: 'mpi-openmpi-cpu (OpenMPI)' });
   await page.getByLabel('Container image').fill(process.env.IMAGE);
-  await page.getByLabel('Command').fill(`sh -c 'echo "hello from rank $OMPI_COMM_WORLD_RANK"; sleep 3'`);
+  await page.getByLabel('Command').fill(`sh -c 'echo "hello from rank $OMPI_COMM_WORLD_RANK"; sleep 20'`);
   await page.getByLabel('CPU per worker').fill('20m');
   await page.getByLabel('Memory per worker').fill('32Mi');
   await accessible(page, 'form');
@@ -105,6 +107,13 @@ test('a job is created by the form, runs and succeeds, and its log is read', asy
   await page.getByRole('tab', { name: 'YAML' }).click();
   await page.getByText('hello from rank').waitFor();
   await accessible(page, 'YAML');
+  await page.locator('.cm-content').click();
+  await page.keyboard.press('Control+End');
+  await page.keyboard.type('alias: *unknown');
+  await page.getByText('Unresolved alias').waitFor();
+  await page.keyboard.press('Shift+Home');
+  await page.keyboard.press('Backspace');
+  await page.getByText('Unresolved alias').waitFor({ state: 'detached' });
   await page.getByRole('tab', { name: 'Form' }).click();
   await page.reload();
   await page.getByText('This is the draft that you have not submitted').waitFor();
@@ -112,13 +121,13 @@ test('a job is created by the form, runs and succeeds, and its log is read', asy
   await page.getByRole('button', { name: 'Create', exact: true }).click();
 
   await page.getByRole('heading', { name: 'form' }).waitFor();
-  await page.getByText('Running', { exact: true }).first().waitFor();
-  await page.getByText('Succeeded', { exact: true }).first().waitFor();
-  await page.getByText('Slowest step of the start').waitFor();
+  await page.getByText('Running', { exact: true }).first().waitFor(slow);
+  await page.getByText('Succeeded', { exact: true }).first().waitFor(slow);
+  await page.getByText('Slowest step of the start').waitFor(slow);
   await accessible(page, 'overview');
   await screenshot(page, 'dashboard-job');
   await page.getByRole('tab', { name: 'Logs' }).click();
-  await page.getByRole('log').getByText('hello from rank 1').waitFor();
+  await page.getByRole('log').getByText('hello from rank 1').waitFor(slow);
   await page.getByLabel('Search in the log').fill('RANK 0');
   await page.locator('mark', { hasText: 'rank 0' }).waitFor();
   await accessible(page, 'logs');
@@ -136,19 +145,44 @@ test('a job is created by the form, runs and succeeds, and its log is read', asy
   assert.equal(await page.getByLabel('Name', { exact: false }).first().inputValue(), 'form-copy');
 });
 
+test('a draft is removed at sign-out', async (t) => {
+  const page = await newPage(t, server);
+  await signIn(page, server, server.token, '/create');
+  await page.getByLabel('Name', { exact: false }).first().fill('draft');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('Token').waitFor();
+  assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage)), []);
+});
+
+test('a page of an older server is reloaded once when its files are missing', async (t) => {
+  const page = await newPage(t, server);
+  await signIn(page, server, server.token);
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  await page.route('**/assets/create-page-*.js', (route) => route.fulfill({ status: 404 }));
+  const reloaded = page.waitForEvent('load');
+  await page.getByRole('link', { name: 'Create job' }).click();
+  await reloaded;
+  await page.getByText('The page cannot be shown').waitFor();
+  await page.getByRole('button', { name: 'Discard draft' }).waitFor();
+  await accessible(page, 'page that cannot be loaded');
+  await page.unroute('**/assets/create-page-*.js');
+  await page.getByRole('button', { name: 'Reload' }).click();
+  await page.getByRole('heading', { name: 'Create a training job' }).waitFor();
+});
+
 test('a job is suspended, resumed and deleted', async (t) => {
   const page = await newPage(t, server);
   await createJob(server, trainJob('pause', 'sleep 300'));
   await signIn(page, server, server.token, `/jobs/${namespace}/trainjobs/pause`);
-  await page.getByText('Running', { exact: true }).first().waitFor();
+  await page.getByText('Running', { exact: true }).first().waitFor(slow);
   await page.getByRole('button', { name: 'Suspend' }).click();
-  await page.getByText('Suspended', { exact: true }).first().waitFor();
+  await page.getByText('Suspended', { exact: true }).first().waitFor(slow);
   await page.getByRole('button', { name: 'Resume' }).click();
-  await page.getByText('Running', { exact: true }).first().waitFor();
+  await page.getByText('Running', { exact: true }).first().waitFor(slow);
   await page.getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
-  await page.getByRole('link', { name: 'pause' }).waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'pause' }).waitFor({ state: 'detached', ...slow });
   await page.goto(`${server.url}/jobs/${namespace}/trainjobs/pause`);
   await page.getByText('Job pause not found').waitFor();
   await accessible(page, 'job that does not exist');
@@ -162,17 +196,17 @@ test('a failed job shows its cause; texts of a job are never HTML', async (t) =>
   const script = `echo '${attack}'; if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then echo '${attack}' >&2; echo 'RuntimeError: loss is ${attack}' >&2; exit 3; fi; sleep 60`;
   await createJob(server, trainJob('attack', script, { metadata: { annotations: { note: attack } } }));
   await signIn(page, server);
-  await rowOf(page, 'attack').getByText('Failed').waitFor();
+  await rowOf(page, 'attack').getByText('Failed').waitFor(slow);
   await page.getByRole('link', { name: 'attack' }).click();
   const card = page.locator('.pf-v6-c-card', { hasText: 'Why it failed' });
-  await card.getByText('TrainingError').waitFor();
+  await card.getByText('TrainingError').waitFor(slow);
   await card.getByText('Exit code').waitFor();
-  await card.getByText('Last lines of the program').waitFor();
+  await card.getByText('Last lines of the program').waitFor(slow);
   await card.getByText('<img src=x').first().waitFor();
   await accessible(page, 'overview of a failed job');
   await screenshot(page, 'dashboard-failed');
   await card.getByRole('link', { name: 'Show them in the log' }).click();
-  await page.getByRole('log').getByText('<script>').first().waitFor();
+  await page.getByRole('log').getByText('<script>').first().waitFor(slow);
   await page.locator('mark').first().waitFor();
   await screenshot(page, 'dashboard-logs');
   for (const tab of ['Pods', 'Events', 'Configuration']) {
@@ -182,7 +216,7 @@ test('a failed job shows its cause; texts of a job are never HTML', async (t) =>
   assert.equal(await page.evaluate(() => window.attacked), undefined);
   assert.equal(await page.locator('img, script:not([src]), a[href^="javascript"]').count(), 0);
   await page.getByRole('button', { name: 'Restart' }).click();
-  await page.getByRole('link', { name: /^attack-retry-/ }).waitFor();
+  await page.getByRole('link', { name: /^attack-retry-/ }).waitFor(slow);
 });
 
 test('runtimes are listed', async (t) => {
@@ -208,6 +242,13 @@ test('a user with few permissions chooses a namespace, and may not delete', asyn
   await page.getByText('1 of 1 jobs are not deleted').waitFor();
   await page.getByText(/cannot delete|may not delete/).waitFor();
   await accessible(page, 'refused action');
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+  await page.getByRole('link', { name: 'Jobs', exact: true }).first().click();
+  await page.getByText(`Only the jobs of namespace ${namespace}`).waitFor();
+  await page.getByRole('button', { name: 'Show all namespaces' }).click();
+  await page.getByText('You have no permission to see these jobs').waitFor();
+  await page.getByRole('link', { name: 'Runtimes' }).click();
+  await page.getByText('You have no permission to watch these jobs').waitFor();
 });
 
 test('a lost connection is shown; changes are not missed', async (t) => {
@@ -222,10 +263,10 @@ test('a lost connection is shown; changes are not missed', async (t) => {
   await accessible(page, 'lost connection');
   await createJob(server, trainJob('meanwhile', 'sleep 1', { spec: { suspend: true } }));
   await call(server, 'DELETE', 'trainjobs/before');
-  const second = await startServer(new URL(first.url).host);
+  const second = await restartServer(new URL(first.url).host);
   t.after(second.stop);
-  await rowOf(page, 'meanwhile').waitFor();
-  await page.getByRole('link', { name: 'before' }).waitFor({ state: 'detached' });
+  await rowOf(page, 'meanwhile').waitFor(slow);
+  await page.getByRole('link', { name: 'before' }).waitFor({ state: 'detached', ...slow });
   await page.getByText('The connection is lost').waitFor({ state: 'detached' });
   await screenshot(page, 'dashboard-jobs');
 });

@@ -13,38 +13,72 @@ export const namespace = process.env.NAMESPACE;
 const image = process.env.IMAGE;
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
+/** What depends on pods takes long on a busy machine: their start, their failure, their deletion. */
+export const slow = { timeout: 180_000 };
+
 /** start runs odh, and returns what it prints first, until a text is complete. */
 function start(args, complete) {
-  const process_ = spawn(process.env.ODH, args, { stdio: ['ignore', 'pipe', 'ignore'] });
+  const process_ = spawn(process.env.ODH, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   return new Promise((resolve, reject) => {
-    let output = '';
+    let [output, errors] = ['', ''];
+    const fail = (why) => {
+      clearTimeout(timer);
+      reject(new Error(`odh ${args.join(' ')} ${why}\n${output}\n${errors}`));
+    };
+    const timer = setTimeout(() => {
+      process_.kill('SIGKILL');
+      fail('printed no address within a minute');
+    }, 60_000);
     process_.stdout.on('data', (data) => {
       output += data;
       const found = complete.exec(output);
-      if (found) resolve({ process: process_, found });
+      if (!found) return;
+      clearTimeout(timer);
+      resolve({ process: process_, found });
     });
-    process_.on('exit', (code) => reject(new Error(`odh ${args.join(' ')} exited with ${code}: ${output}`)));
+    // Read to the end of the process, which would wait otherwise. The last lines are enough.
+    process_.stderr.on('data', (data) => (errors = (errors + data).slice(-20_000)));
+    running.set(process_, () => errors);
+    process_.on('error', (error) => fail(`was not started: ${error.message}`));
+    process_.on('exit', (code) => fail(`exited with ${code}`));
   });
 }
 
+/** running are the servers, and what they have written to stderr. */
+const running = new Map();
+
 /** startServer runs odh server on an address; port 0 is a free one. */
 export async function startServer(address = '127.0.0.1:0') {
-  const { process: running, found } = await start(['server', '--address', address], /Serving at (http:\S+?)\. [^]*?\n\n {2}(\S+)\n/);
-  return { url: found[1], token: found[2], stop: () => stop(running) };
+  const { process: started, found } = await start(['server', '--address', address], /Serving at (http:\S+?)\. [^]*?\n\n {2}(\S+)\n/);
+  return { url: found[1], token: found[2], stop: () => stop(started) };
+}
+
+/** restartServer runs odh server on the address of one that was stopped: another process may have its port for a moment. */
+export async function restartServer(address) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await startServer(address);
+    } catch (error) {
+      if (attempt === 10) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+    }
+  }
 }
 
 /** startDashboard runs odh dashboard, and returns the address of the page. */
 export async function startDashboard() {
-  const { process: running, found } = await start(['dashboard', '--no-browser'], /(http:\S+#\S+)\n/);
-  return { url: found[1], stop: () => stop(running) };
+  const { process: started, found } = await start(['dashboard', '--no-browser'], /(http:\S+#\S+)\n/);
+  return { url: found[1], stop: () => stop(started) };
 }
 
-function stop(running) {
-  if (running.exitCode !== null) return Promise.resolve();
+function stop(started) {
+  running.delete(started);
+  if (started.exitCode !== null || started.signalCode !== null) return Promise.resolve();
   return new Promise((resolve) => {
-    running.removeAllListeners('exit');
-    running.on('exit', resolve);
-    running.kill('SIGTERM');
+    started.removeAllListeners('exit');
+    started.on('exit', resolve);
+    started.kill('SIGTERM');
+    setTimeout(() => started.kill('SIGKILL'), 20_000).unref();
   });
 }
 
@@ -70,7 +104,9 @@ export async function newPage(t, server, { colorScheme = 'light' } = {}) {
     if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) wrong.push(`request to another origin: ${request.url()}`);
   });
   t.after(async () => {
+    const shown = t.passed === false ? await page.locator('body').innerText({ timeout: 5000 }).catch(() => 'nothing') : '';
     await context.close();
+    if (t.passed === false) console.error(`${t.name}: the page showed\n${shown}\nservers:\n${[...running.values()].map((errors) => errors()).join('\n')}`);
     assert.deepEqual(wrong, []);
   });
   return page;

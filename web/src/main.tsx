@@ -6,16 +6,21 @@ import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { BrowserRouter } from 'react-router';
 import { App } from './app';
+import { ErrorBoundary } from './shared/error-boundary';
+import { reloadOnce } from './shared/reload';
 import { applyTheme } from './shared/theme';
 
 applyTheme();
+window.addEventListener('vite:preloadError', () => void reloadOnce(Date.now()));
 const root = document.getElementById('root');
 if (root) {
   createRoot(root).render(
     <StrictMode>
-      <BrowserRouter>
-        <App />
-      </BrowserRouter>
+      <ErrorBoundary>
+        <BrowserRouter>
+          <App />
+        </BrowserRouter>
+      </ErrorBoundary>
     </StrictMode>,
   );
 }

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Program is a program of a Debian package. The package is installed only if the
@@ -56,10 +58,41 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 		return nil
 	}
 	// A new machine has no package lists yet, an old one has stale ones.
-	if err := apt(ctx, log, "update"); err != nil {
+	if err := updateLists(ctx, log, listsLock); err != nil {
 		return err
 	}
 	return apt(ctx, log, arguments...)
+}
+
+// listsLock is the lock of apt-get update. DPkg::Lock::Timeout does not hold for it.
+const listsLock = "/var/lib/apt/lists/lock"
+
+// updateLists fetches the package lists. It retries for two minutes while another process
+// does the same, such as web/npm in `make demo`.
+func updateLists(ctx context.Context, log io.Writer, lock string) error {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		wasLocked := isLocked(lock)
+		err := apt(ctx, log, "update")
+		if err == nil || !wasLocked && !isLocked(lock) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// isLocked tells whether another process has locked a file as apt does.
+func isLocked(file string) bool {
+	opened, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer opened.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(opened.Fd(), unix.F_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
 }
 
 func apt(ctx context.Context, log io.Writer, arguments ...string) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // onlyOnPath makes the scripts the only programs there are.
@@ -104,6 +105,30 @@ func TestInstall(t *testing.T) {
 				t.Errorf("calls of apt-get (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The first update fails because another process holds the lock; the second comes after it.
+func TestUpdateWaitsForTheLists(t *testing.T) {
+	directory := onlyOnPath(t, map[string]string{"apt-get": `[ -e "$CALLS" ] || { : > "$CALLS"; exit 100; }`})
+	opened, err := os.Create(filepath.Join(directory, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	var log bytes.Buffer
+	if err := updateLists(context.Background(), &log, opened.Name()); err == nil {
+		t.Error("retried without a lock")
+	}
+	if err := os.Remove(filepath.Join(directory, "calls")); err != nil {
+		t.Fatal(err)
+	}
+	// Locks of open files are those of another process to F_GETLK.
+	if err := unix.FcntlFlock(opened.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	if err := updateLists(context.Background(), &log, opened.Name()); err != nil {
+		t.Error(err)
 	}
 }
 

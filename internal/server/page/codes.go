@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// codeValidity is how long the browser has to open the page.
-const codeValidity = 2 * time.Minute
+// CodeValidity is how long the browser has to open the page.
+const CodeValidity = 2 * time.Minute
 
 // Codes exchanges a code for a token, once. The code is in an address that the command
 // line gives to a browser; the token never is.
@@ -38,7 +38,7 @@ func NewCodes(token string, clock clock.PassiveClock) *Codes {
 func (c *Codes) New() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.code, c.expires = rand.Text(), c.clock.Now().Add(codeValidity)
+	c.code, c.expires = rand.Text(), c.clock.Now().Add(CodeValidity)
 	return c.code
 }
 

@@ -6,6 +6,7 @@ package page
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
@@ -13,7 +14,9 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,25 +32,51 @@ var routes = []string{"", "jobs", "create", "runtimes", "sign-in"}
 // assets is the folder of files whose names contain a hash of their content.
 const assets = "assets"
 
+// html is the content type of the index.
+const html = "text/html; charset=utf-8"
+
 // sessionPath exchanges a one-time code for a token.
 const sessionPath = "/session"
 
 // Page is the handler of the dashboard.
 type Page struct {
-	index []byte
-	files map[string]file
+	index *file
+	files map[string]*file
 	codes *Codes
 }
 
 type file struct {
 	content     []byte
 	contentType string
+	etag        string
+	// compressed is the content for browsers that accept gzip, made for the first of them; nil
+	// if it is not smaller.
+	compressed func() []byte
+}
+
+func newFile(content []byte, contentType string) *file {
+	sum := sha256.Sum256(content)
+	return &file{
+		content: content, contentType: contentType, etag: hex.EncodeToString(sum[:8]),
+		compressed: sync.OnceValue(func() []byte { return compressed(content) }),
+	}
+}
+
+func compressed(content []byte) []byte {
+	var result bytes.Buffer
+	writer := gzip.NewWriter(&result)
+	_, _ = writer.Write(content) // a buffer has no errors
+	_ = writer.Close()
+	if result.Len() >= len(content) {
+		return nil
+	}
+	return result.Bytes()
 }
 
 // New reads the files of the page; nil if it was not built. Codes may be nil: then users
 // sign in with a token.
 func New(files fs.FS, codes *Codes) (*Page, error) {
-	p := &Page{index: []byte(notBuilt), files: map[string]file{}, codes: codes}
+	p := &Page{index: newFile([]byte(notBuilt), html), files: map[string]*file{}, codes: codes}
 	if files == nil {
 		return p, nil
 	}
@@ -60,10 +89,10 @@ func New(files fs.FS, codes *Codes) (*Page, error) {
 			return err
 		}
 		if name == "index.html" {
-			p.index = content
+			p.index = newFile(content, html)
 			return nil
 		}
-		p.files["/"+name] = file{content: content, contentType: contentType(name)}
+		p.files["/"+name] = newFile(content, contentType(name))
 		return nil
 	})
 	return p, err
@@ -124,14 +153,34 @@ func (p *Page) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	header.Set("Cache-Control", "no-cache")
-	serve(writer, request, file{content: p.index, contentType: "text/html; charset=utf-8"})
+	serve(writer, request, p.index)
 }
 
-func serve(writer http.ResponseWriter, request *http.Request, found file) {
-	sum := sha256.Sum256(found.content)
-	writer.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
-	writer.Header().Set("Content-Type", found.contentType)
-	http.ServeContent(writer, request, "", time.Time{}, bytes.NewReader(found.content))
+func serve(writer http.ResponseWriter, request *http.Request, found *file) {
+	content, etag, header := found.content, found.etag, writer.Header()
+	header.Set("Content-Type", found.contentType)
+	header.Add("Vary", "Accept-Encoding")
+	if acceptsGzip(request) {
+		if smaller := found.compressed(); smaller != nil {
+			content, etag = smaller, etag+"-gzip"
+			header.Set("Content-Encoding", "gzip")
+		}
+	}
+	header.Set("ETag", `"`+etag+`"`)
+	http.ServeContent(writer, request, "", time.Time{}, bytes.NewReader(content))
+}
+
+// acceptsGzip tells whether Accept-Encoding has gzip, and not with q=0, which forbids it.
+func acceptsGzip(request *http.Request) bool {
+	for encoding := range strings.SplitSeq(strings.Join(request.Header.Values("Accept-Encoding"), ","), ",") {
+		name, quality, _ := strings.Cut(encoding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			_, value, isGiven := strings.Cut(quality, "=")
+			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return !isGiven || err == nil && number > 0
+		}
+	}
+	return false
 }
 
 // notBuilt is the index of a server that was built without the page.

@@ -3,6 +3,8 @@
 package page
 
 import (
+	"compress/gzip"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -59,6 +61,57 @@ func TestFilesAndIndex(t *testing.T) {
 				t.Errorf("with its ETag: %d", again.Code)
 			}
 		})
+	}
+}
+
+func TestCompression(t *testing.T) {
+	script := strings.Repeat("export const a = 1;\n", 1000)
+	p, err := New(fstest.MapFS{
+		"index.html": {Data: []byte("<title>index</title>")}, "assets/main.js": {Data: []byte(script)},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	etags := map[string]string{}
+	for name, test := range map[string]struct {
+		path, accept, wantEncoding string
+	}{
+		"gzip":          {"/assets/main.js", "gzip, deflate, br", "gzip"},
+		"second time":   {"/assets/main.js", "br;q=1.0, GZIP;q=0.8", "gzip"},
+		"forbidden":     {"/assets/main.js", "gzip;q=0, br", ""},
+		"not mentioned": {"/assets/main.js", "br", ""},
+		"none":          {"/assets/main.js", "", ""},
+		"not smaller":   {"/", "gzip", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := httptest.NewRequest(http.MethodGet, test.path, nil)
+			request.Header.Set("Accept-Encoding", test.accept)
+			response := httptest.NewRecorder()
+			p.ServeHTTP(response, request)
+			header := response.Header()
+			if header.Get("Content-Encoding") != test.wantEncoding || header.Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%v", header)
+			}
+			if test.path != "/assets/main.js" {
+				return
+			}
+			etags[header.Get("ETag")] = test.wantEncoding
+			body, size := io.Reader(response.Body), response.Body.Len()
+			if test.wantEncoding == "gzip" {
+				if size > len(script)/10 {
+					t.Errorf("%d bytes", size)
+				}
+				if body, err = gzip.NewReader(body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if content, err := io.ReadAll(body); err != nil || string(content) != script {
+				t.Errorf("%v: %d bytes", err, len(content))
+			}
+		})
+	}
+	if len(etags) != 2 {
+		t.Errorf("one ETag for each encoding: %v", etags)
 	}
 }
 
@@ -121,7 +174,7 @@ func TestCodesAreValidOnce(t *testing.T) {
 		t.Errorf("second use: %s", got)
 	}
 	late := codes.New()
-	clock.Step(codeValidity)
+	clock.Step(CodeValidity)
 	if got := exchange(late); got != "Unauthorized" {
 		t.Errorf("after its time: %s", got)
 	}

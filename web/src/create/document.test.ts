@@ -46,6 +46,19 @@ describe('form and YAML are one document', () => {
     expect(kindOf('kind: MPIJob')).toBe('MPIJob');
   });
 
+  test('an alias without its anchor is an error of the document', () => {
+    const text = 'kind: TrainJob\nspec:\n  trainer: {command: *x}\n';
+    expect(syntaxError(text)).toContain('Unresolved alias');
+    expect(fieldOf(text, 'command')).toBe('');
+    expect(kindOf(text)).toBe('TrainJob');
+    expect(withField(text, 'name', 'a')).toBe(text);
+    expect(syntaxError('spec: {a: &x [1], b: *x}')).toBeUndefined();
+  });
+
+  test('a field in an alias or in a text is not changed', () => {
+    for (const text of ['spec: 5\n', 'a: &x {image: i}\nspec: {trainer: *x}\n']) expect(withField(text, 'image', 'other')).toBe(text);
+  });
+
   test('a copy has a new name, and no status', () => {
     const copy = parse(
       cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n'.repeat(63), namespace: 'a', uid: 'u', labels: { team: 'vision', 'training.kubeflow.org/job-name': 'n' } }, spec: { suspend: true, trainer: { image: 'i' } }, status: { phase: 'Failed' } }),

@@ -62,8 +62,13 @@ export function cloned(job: Job): string {
 export function syntaxError(text: string): string | undefined {
   const document = parseDocument(text);
   if (document.errors[0]) return document.errors[0].message;
-  const value: unknown = document.toJS();
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The document must be a job: a map with kind, metadata and spec';
+  try {
+    const value: unknown = document.toJS();
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'The document must be a job: a map with kind, metadata and spec';
+  } catch (error) {
+    // An alias without its anchor, such as *x, or too many aliases.
+    return error instanceof Error ? error.message : String(error);
+  }
   return undefined;
 }
 
@@ -105,11 +110,16 @@ export function withRuntime(text: string, runtime: string): string {
 function write(text: string, changes: [readonly string[], unknown][]): string {
   if (syntaxError(text)) return text;
   const document = parseDocument(text);
-  for (const [path, value] of changes) {
-    if (value === undefined) document.deleteIn(path);
-    else document.setIn(path, document.createNode(value));
+  try {
+    for (const [path, value] of changes) {
+      if (value === undefined) document.deleteIn(path);
+      else document.setIn(path, document.createNode(value));
+    }
+    return document.toString({ lineWidth: 0 });
+  } catch {
+    // The field is in an alias, or in what is no map: it can only be changed as YAML.
+    return text;
   }
-  return document.toString({ lineWidth: 0 });
 }
 
 /** words splits a command as a shell does: by spaces, with quotes, without substitution. */

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'react';
 import { Problem, type LogLine } from '../api/client';
 import { stream } from '../live/sse';
+import { whileVisible } from '../live/visible';
 import { useSession } from '../session/session';
 import { appended } from './log-buffer';
 import type { JobRef } from './use-job';
@@ -16,12 +17,17 @@ export interface Log {
 /** The lines of a moment are shown together. */
 const batch = 150;
 
+/** logPath is the path of a job's log; the parts come from the address of the page. */
+export function logPath(job: Pick<JobRef, 'plural' | 'namespace' | 'name'>, tailLines: number): string {
+  const [namespace, plural, name] = [job.namespace, job.plural, job.name].map(encodeURIComponent);
+  return `/api/v1/namespaces/${namespace}/${plural}/${name}/logs?follow=true&tailLines=${tailLines}`;
+}
+
 /** useLog reads the log of all pods of a job, merged by time, and follows it. */
 export function useLog({ plural, namespace, name }: JobRef, tailLines: number, attempt: number): Log {
   const { token } = useSession();
   const [log, setLog] = useState<Log>({ lines: [], state: 'reading' });
   useEffect(() => {
-    const stop = new AbortController();
     let pending: LogLine[] = [];
     let isFirst = true;
     const publish = (change: Partial<Log> = {}) => {
@@ -32,18 +38,22 @@ export function useLog({ plural, namespace, name }: JobRef, tailLines: number, a
       setLog((before) => ({ ...(restart ? { state: 'reading' } : before), ...change, lines: appended(restart ? [] : before.lines, more) }) as Log);
     };
     const timer = setInterval(() => pending.length > 0 && publish(), batch);
-    const path = `/api/v1/namespaces/${namespace}/${plural}/${name}/logs?follow=true&tailLines=${tailLines}`;
-    stream(path, token, stop.signal, (messages) => {
-      for (const message of messages) pending.push((message as { log: LogLine }).log);
-    })
-      .then(() => publish({ state: 'complete' }))
-      .catch((error: unknown) => {
-        if (!stop.signal.aborted) publish({ state: 'failed', problem: error instanceof Problem ? error : new Problem(0, String(error)) });
+    const path = logPath({ plural, namespace, name }, tailLines);
+    const end = whileVisible(async (signal) => {
+      // A page that was hidden reads the log again.
+      pending = [];
+      isFirst = true;
+      await stream(path, token, signal, (messages) => {
+        for (const message of messages) pending.push((message as { log: LogLine }).log);
       })
-      .finally(() => clearInterval(timer));
+        .then(() => publish({ state: 'complete' }))
+        .catch((error: unknown) => {
+          if (!signal.aborted) publish({ state: 'failed', problem: error instanceof Problem ? error : new Problem(0, String(error)) });
+        });
+    });
     return () => {
       clearInterval(timer);
-      stop.abort();
+      end();
     };
   }, [token, plural, namespace, name, tailLines, attempt]);
   return log;

@@ -6,8 +6,9 @@ import SearchIcon from '@patternfly/react-icons/dist/esm/icons/search-icon';
 import { useDeferredValue, useMemo, useState } from 'react';
 import { Link, useNavigate, useSearchParams } from 'react-router';
 import { isSynced, keyOf } from '../live/events';
-import { useConnection, useJobs } from '../live/live-jobs';
+import { useConnection, useJobs, useLive } from '../live/live-jobs';
 import { Loading } from '../shared/states';
+import { AllNamespaces } from './all-namespaces';
 import { addressOf, filtersOf, hasFilters, selected, type Filters } from './filters';
 import { JobsTable } from './jobs-table';
 import { JobsToolbar } from './jobs-toolbar';
@@ -21,6 +22,7 @@ export function JobsPage() {
   const setFilters = (next: Filters) => setQuery(addressOf(next), { replace: true });
   const jobs = useDeferredValue(useJobs());
   const connection = useConnection();
+  const { namespace: watched } = useLive();
   const navigate = useNavigate();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const rows = useMemo(() => selected(jobs.rows.values(), filters), [jobs, filters]);
@@ -43,11 +45,19 @@ export function JobsPage() {
         </Flex>
       </PageSection>
       <PageSection hasBodyWrapper={false} isFilled aria-label="Jobs">
+        {watched && connection.state !== 'refused' && (
+          <Flex>
+            <FlexItem>Only the jobs of namespace {watched}</FlexItem>
+            <FlexItem>
+              <AllNamespaces />
+            </FlexItem>
+          </Flex>
+        )}
         {connection.state === 'refused' && <Refused problem={connection.problem} />}
         {connection.state !== 'refused' && !isSynced(jobs) && <Loading label="Loading jobs" />}
         {connection.state !== 'refused' && isSynced(jobs) && jobs.rows.size === 0 && (
           <EmptyState titleText="No training jobs found" headingLevel="h2" icon={CubesIcon}>
-            <EmptyStateBody>You see the jobs of all namespaces in which you may watch jobs.</EmptyStateBody>
+            <EmptyStateBody>{watched ? `Namespace ${watched} has no jobs.` : 'You see the jobs of all namespaces in which you may watch jobs.'}</EmptyStateBody>
             <EmptyStateFooter>
               <EmptyStateActions>
                 <Button variant="primary" onClick={() => void navigate('/create')}>

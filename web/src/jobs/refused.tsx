@@ -6,6 +6,7 @@ import type { Problem } from '../api/client';
 import { useLive } from '../live/live-jobs';
 import { useSession } from '../session/session';
 import { ProblemAlert } from '../shared/states';
+import { AllNamespaces } from './all-namespaces';
 
 /** Refused is what users see who may not watch jobs: they can choose a namespace. */
 export function Refused({ problem }: { problem: Problem }) {
@@ -29,6 +30,7 @@ export function Refused({ problem }: { problem: Problem }) {
           <Button type="submit" variant="primary" isDisabled={!namespace.trim()}>
             Show jobs
           </Button>
+          {watched && <AllNamespaces />}
         </ActionGroup>
       </Form>
     </>

@@ -8,7 +8,7 @@ import { JobWatch, type Connection, type Snapshot } from './watch';
 interface Live {
   watch: JobWatch;
   namespace: string;
-  /** watchNamespace watches only one namespace; "" watches all. */
+  /** watchNamespace starts a watch of only one namespace; "" watches all. */
   watchNamespace(namespace: string): void;
 }
 
@@ -17,13 +17,14 @@ const LiveContext = createContext<Live | undefined>(undefined);
 /** LiveJobs has the connection that all pages share. */
 export function LiveJobs({ children }: { children: ReactNode }) {
   const { token, signOut } = useSession();
-  const [namespace, watchNamespace] = useState('');
-  const watch = useMemo(() => new JobWatch(token, namespace, signOut), [token, namespace, signOut]);
+  // An object, so that a watch that was refused can be started again.
+  const [chosen, setChosen] = useState({ namespace: '' });
+  const watch = useMemo(() => new JobWatch(token, chosen.namespace, signOut), [token, chosen, signOut]);
   useEffect(() => {
     watch.start();
     return () => watch.stop();
   }, [watch]);
-  const live = useMemo(() => ({ watch, namespace, watchNamespace }), [watch, namespace]);
+  const live = useMemo(() => ({ watch, namespace: chosen.namespace, watchNamespace: (namespace: string) => setChosen({ namespace }) }), [watch, chosen]);
   return <LiveContext.Provider value={live}>{children}</LiveContext.Provider>;
 }
 

@@ -3,6 +3,7 @@
 import { Problem } from '../api/client';
 import { applied, isSynced, keyOf, noJobs, UnknownJob, type Jobs, type WatchEvent } from './events';
 import { stream } from './sse';
+import { hiddenDelay } from './visible';
 
 /** Connection is the state of the watch, for users. */
 export type Connection =
@@ -23,8 +24,8 @@ const firstDelay = 500;
 const longestDelay = 15_000;
 /** Changes are shown together, at most this often. */
 const batch = 100;
-/** A page that nobody sees gives its connection back: browsers have six for one host. */
-const hiddenDelay = 60_000;
+/** A connection that lasts so long is no failure. One that is refused after some events is. */
+const settled = 10_000;
 
 /**
  * JobWatch is the one connection of the page that receives all changes of jobs. It resumes
@@ -58,6 +59,8 @@ export class JobWatch {
     window.removeEventListener('online', this.onOnline);
     clearTimeout(this.timer);
     clearTimeout(this.hidden);
+    this.timer = undefined;
+    this.pending = [];
     this.stopped.abort();
     this.current.abort();
   }
@@ -79,22 +82,28 @@ export class JobWatch {
 
   private async run(stopped: AbortSignal) {
     let failures = 0;
+    // A page that is opened in the background connects when it is seen.
+    if (document.hidden) await this.untilAwake(Infinity);
     while (!stopped.aborted) {
-      this.current = new AbortController();
+      const current = new AbortController();
+      this.current = current;
+      const began = Date.now();
+      let ended: unknown;
       try {
-        await stream(this.path(), this.token, AbortSignal.any([stopped, this.current.signal]), (messages) => {
-          failures = 0;
-          this.receive(messages as WatchEvent[]);
-        });
+        await stream(this.path(), this.token, AbortSignal.any([stopped, current.signal]), (messages) => this.receive(messages as WatchEvent[]));
       } catch (error) {
-        if (stopped.aborted) return;
-        if (!this.current.signal.aborted) {
-          failures++;
-          if (!this.handle(error)) return;
-        }
+        ended = error;
       }
-      if (this.current.signal.aborted && document.hidden) await this.untilAwake(Infinity);
-      else if (failures > 0) await this.untilAwake(Math.min(firstDelay * 2 ** (failures - 1), longestDelay));
+      if (stopped.aborted) return;
+      if (current.signal.aborted && !(current.signal.reason instanceof UnknownJob)) {
+        // The page was hidden.
+        if (document.hidden) await this.untilAwake(Infinity);
+        continue;
+      }
+      if (Date.now() - began >= settled) failures = 0;
+      failures++;
+      if (!this.handle(current.signal.aborted ? current.signal.reason : ended, failures)) return;
+      await this.untilAwake(Math.min(firstDelay * 2 ** (failures - 1), longestDelay));
     }
   }
 
@@ -122,13 +131,20 @@ export class JobWatch {
     return `/api/v1/watch/jobs?${query}`;
   }
 
-  /** handle returns false if trying again makes no sense. */
-  private handle(error: unknown) {
-    this.flush();
+  /** handle returns false if a retry makes no sense. */
+  private handle(error: unknown, failures: number) {
+    try {
+      this.flush();
+    } catch (unknown) {
+      error = unknown;
+    }
+    // A server ends a connection now and then, for example when it stops.
+    if (error === undefined && failures === 1) return true;
+    error ??= new Problem(0, 'The server ends each connection');
     const problem = error instanceof Problem ? error : new Problem(0, String(error));
     if (error instanceof UnknownJob || problem.code === 410) {
       this.publish({ ...this.snapshot, jobs: { ...this.snapshot.jobs, versions: {} } });
-      return true;
+      if (failures === 1) return true;
     }
     if (problem.code === 401) {
       this.onRefusedToken(problem);
@@ -151,8 +167,7 @@ export class JobWatch {
       try {
         this.flush();
       } catch (error) {
-        this.handle(error);
-        this.current.abort();
+        this.current.abort(error);
       }
     }, batch);
   }

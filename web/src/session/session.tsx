@@ -4,6 +4,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
 import { newClient, Problem, problemOf, unreachable, type Client } from '../api/client';
 import { Loading } from '../shared/states';
+import { forget, keep, keptCredentials, type Credentials } from './credentials';
 import { SignIn } from './sign-in';
 
 export interface SessionValue {
@@ -22,28 +23,14 @@ export function useSession(): SessionValue {
   return session;
 }
 
-/** kept is where a token is kept if the user asks for it: for this tab, until it is closed. */
-const kept = 'trireme-token';
-
-/** The token is in memory; see ADR 24. */
-interface Credentials {
-  token: string;
-  defaultNamespace: string;
-}
-
-function keptCredentials(): Credentials | undefined {
-  const text = sessionStorage.getItem(kept);
-  return text ? (JSON.parse(text) as Credentials) : undefined;
-}
-
 /** Session signs the user in; only then it shows the pages. */
 export function Session({ children }: { children: ReactNode }) {
   const [credentials, setCredentials] = useState<Credentials | undefined>(keptCredentials);
   const [problem, setProblem] = useState<Problem>();
   const [code, setCode] = useState(takeCode);
 
-  const signIn = useCallback((next: Credentials, keep: boolean) => {
-    if (keep) sessionStorage.setItem(kept, JSON.stringify(next));
+  const signIn = useCallback((next: Credentials, isKept: boolean) => {
+    if (isKept) keep(next);
     setProblem(undefined);
     setCredentials(next);
   }, []);
@@ -60,7 +47,7 @@ export function Session({ children }: { children: ReactNode }) {
   const session = useMemo<SessionValue | undefined>(() => {
     if (!credentials) return undefined;
     const signOut = (why?: Problem) => {
-      sessionStorage.removeItem(kept);
+      forget(Boolean(why));
       setProblem(why);
       setCredentials(undefined);
     };
@@ -73,7 +60,7 @@ export function Session({ children }: { children: ReactNode }) {
   );
 
   if (code) return <Loading label="Signing in" />;
-  if (!session || !queries) return <SignIn problem={problem} onToken={(token, keep) => signIn({ token, defaultNamespace: '' }, keep)} />;
+  if (!session || !queries) return <SignIn problem={problem} onToken={(token, isKept) => signIn({ token, defaultNamespace: '' }, isKept)} />;
   return (
     <SessionContext.Provider value={session}>
       <QueryClientProvider client={queries}>{children}</QueryClientProvider>

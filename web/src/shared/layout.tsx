@@ -108,12 +108,31 @@ function Head() {
 /** ConnectionBanner says that what the page shows may be old. */
 function ConnectionBanner() {
   const connection = useConnection();
-  if (connection.state !== 'lost') return null;
-  return (
-    <PageSection hasBodyWrapper={false}>
-      <Alert variant="warning" isInline title="The connection is lost. The page shows the last known state and connects again by itself" component="h2">
-        {connection.problem.message}
-      </Alert>
-    </PageSection>
-  );
+  const { pathname } = useLocation();
+  if (connection.state === 'lost') {
+    return (
+      <PageSection hasBodyWrapper={false}>
+        <Alert variant="warning" isInline title="The connection is lost. The page shows the last known state and connects again by itself" component="h2">
+          {connection.problem.message}
+        </Alert>
+      </PageSection>
+    );
+  }
+  // The list of jobs shows a refusal itself, and asks for a namespace.
+  if (connection.state === 'refused' && pathname !== '/jobs') {
+    return (
+      <PageSection hasBodyWrapper={false}>
+        <Alert
+          variant="warning"
+          isInline
+          title="You have no permission to watch these jobs. The page does not change when jobs do"
+          actionLinks={<Link to="/jobs">Choose a namespace</Link>}
+          component="h2"
+        >
+          {connection.problem.message}
+        </Alert>
+      </PageSection>
+    );
+  }
+  return null;
 }
