@@ -16,6 +16,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/cluster/internal/build"
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
 )
 
 // RegistryUser is the user of the private registry.
@@ -38,12 +39,21 @@ func (c *Cluster) Registry(ctx context.Context) (Registry, error) {
 	if err != nil {
 		return Registry{}, err
 	}
+	if running := registries(report); len(running) < 2 {
+		return Registry{}, errors.New("the registry is not running; start it with `registry up`")
+	}
+	return c.registry(), nil
+}
+
+// registries returns the components of the registry that the supervisor runs.
+func registries(report supervisor.Report) []string {
+	var names []string
 	for _, status := range report.Components {
-		if status.Name == component.PrivateRegistry {
-			return c.registry(), nil
+		if status.Name == component.Registry || status.Name == component.PrivateRegistry {
+			names = append(names, status.Name)
 		}
 	}
-	return Registry{}, errors.New("the registry is not running; start it with `registry up`")
+	return names
 }
 
 func (c *Cluster) registry() Registry {
@@ -94,8 +104,11 @@ func (c *Cluster) RegistryDown(ctx context.Context) error {
 				return err
 			}
 			err := poll(ctx, startPatience, func() (bool, error) {
-				_, err := c.Registry(ctx)
-				return err != nil, nil
+				report, err := c.Running(ctx)
+				if errors.Is(err, ErrNotRunning) {
+					return true, nil
+				}
+				return err == nil && len(registries(report)) == 0, err
 			})
 			if errors.Is(err, errPatience) {
 				return fmt.Errorf("the registry is still running after %s; see `logs supervisor`", startPatience)
