@@ -16,6 +16,7 @@ import { PodsTab } from './pods-tab';
 import { ProgressHeader } from './progress-header';
 import { useJob, type JobRef } from './use-job';
 
+const RanksTab = lazy(() => import('./ranks-tab'));
 const ConfigurationTab = lazy(() => import('./configuration-tab'));
 
 export interface TabProps {
@@ -26,6 +27,7 @@ export interface TabProps {
 const tabs = [
   { id: 'overview', name: 'Overview', Content: OverviewTab },
   { id: 'pods', name: 'Pods', Content: PodsTab },
+  { id: 'ranks', name: 'Ranks', Content: RanksTab },
   { id: 'logs', name: 'Logs', Content: LogsTab },
   { id: 'events', name: 'Events', Content: EventsTab },
   { id: 'configuration', name: 'Configuration', Content: ConfigurationTab },
