@@ -17,6 +17,7 @@ import { ProgressHeader } from './progress-header';
 import { useJob, type JobRef } from './use-job';
 
 const RanksTab = lazy(() => import('./ranks-tab'));
+const MetricsTab = lazy(() => import('./metrics-tab'));
 const ConfigurationTab = lazy(() => import('./configuration-tab'));
 
 export interface TabProps {
@@ -29,6 +30,7 @@ const tabs = [
   { id: 'pods', name: 'Pods', Content: PodsTab },
   { id: 'ranks', name: 'Ranks', Content: RanksTab },
   { id: 'logs', name: 'Logs', Content: LogsTab },
+  { id: 'metrics', name: 'Metrics', Content: MetricsTab },
   { id: 'events', name: 'Events', Content: EventsTab },
   { id: 'configuration', name: 'Configuration', Content: ConfigurationTab },
 ];

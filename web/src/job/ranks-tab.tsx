@@ -7,6 +7,7 @@ import { useSearchParams } from 'react-router';
 import { Loading, ProblemAlert } from '../shared/states';
 import { localTime } from '../shared/time';
 import type { TabProps } from './job-page';
+import { NotAvailable } from './not-available';
 import { RankDetails } from './rank-details';
 import { RankGrid } from './rank-grid';
 import { isOdd, lenses, leveled, type Lens, type RankReport } from './rank-levels';
@@ -23,27 +24,13 @@ export default function RanksTab({ job, reference }: TabProps) {
       </EmptyState>
     );
   }
-  if (ranks.error?.code === notAvailable) return <NotAvailable what="ranks" message={ranks.error.message} suggestions={ranks.error.suggestions} />;
+  if (ranks.error?.code === notAvailable) return <NotAvailable what="ranks" problem={ranks.error} />;
   return (
     <>
       {ranks.error && <ProblemAlert title="The ranks cannot be read" problem={ranks.error} />}
       {ranks.isPending && <Loading label="Loading the ranks" />}
       {ranks.data && (ranks.data.reportedTime && ranks.data.ranks.length + ranks.data.unknownHosts.length > 0 ? <Ranks job={job} report={ranks.data} /> : <NoRanks report={ranks.data} />)}
     </>
-  );
-}
-
-/** NotAvailable: the server itself cannot read reports. It is no error of the job. */
-export function NotAvailable({ what, message, suggestions }: { what: string; message: string; suggestions: string[] }) {
-  return (
-    <EmptyState titleText={`This server cannot read the ${what} of jobs`} headingLevel="h2">
-      <EmptyStateBody>
-        <p>{message}</p>
-        {suggestions.map((suggestion) => (
-          <p key={suggestion}>{suggestion}</p>
-        ))}
-      </EmptyStateBody>
-    </EmptyState>
   );
 }
 
@@ -90,9 +77,9 @@ export function Ranks({ job, report }: { job: TabProps['job']; report: RankRepor
       )}
       <Toolbar aria-label="Ranks" inset={{ default: 'insetNone' }}>
         <ToolbarContent>
-          <ToolbarItem alignSelf="center">Color shows</ToolbarItem>
+          <ToolbarItem alignSelf="center">Colour shows</ToolbarItem>
           <ToolbarItem>
-            <ToggleGroup aria-label="Color shows">
+            <ToggleGroup aria-label="Colour shows">
               {lenses.map(([id, name]) => (
                 <ToggleGroupItem key={id} buttonId={`lens-${id}`} text={name} isSelected={lens === id} onChange={() => show(id)} />
               ))}
