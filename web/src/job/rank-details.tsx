@@ -2,6 +2,7 @@
 
 import { ActionList, ActionListItem, Button, Card, CardBody, CardHeader, CardTitle, DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm } from '@patternfly/react-core';
 import TimesIcon from '@patternfly/react-icons/dist/esm/icons/times-icon';
+import { useEffect, useRef } from 'react';
 import { Link } from 'react-router';
 import type { JobStatus } from '../api/client';
 import { duration, localTime, secondsBetween } from '../shared/time';
@@ -33,12 +34,15 @@ export function RankDetails({ view: { rank, cores }, status, reportedTime, onClo
     ['Last output', rank.lastOutput && localTime(rank.lastOutput) + (reportedTime ? `, ${duration(secondsBetween(rank.lastOutput, reportedTime))} before the report` : '')],
     ['Step', rank.step],
   ];
+  const card = useRef<HTMLDivElement>(null);
+  // On a narrow page the details are below the ranks, where they may be out of sight.
+  useEffect(() => card.current?.scrollIntoView?.({ block: 'nearest' }), []);
   return (
-    <Card isCompact component="section" aria-label={`Details of rank ${rank.rank}`}>
+    <Card ref={card} isCompact component="section" aria-label={`Details of rank ${rank.rank}`}>
       <CardHeader actions={{ actions: <Button variant="plain" aria-label="Close the details" icon={<TimesIcon />} onClick={onClose} /> }}>
         <CardTitle component="h2">Rank {rank.rank}</CardTitle>
       </CardHeader>
-      <CardBody>
+      <CardBody className="tr-stack">
         <DescriptionList isCompact isHorizontal aria-label={`Rank ${rank.rank}`}>
           {facts
             .filter(([, value]) => value !== undefined && value !== null && value !== '')

@@ -38,8 +38,8 @@ function NoRanks({ report }: { report: RankReport }) {
   return (
     <EmptyState titleText={report.reportedTime ? 'The agents have found no ranks' : 'The agents have not reported ranks'} headingLevel="h2">
       <EmptyStateBody>
-        <p>The first report is sent a few seconds after mpirun has started. If it does not arrive, this is why:</p>
-        <List>
+        <p>The first report is sent a few seconds after mpirun has started. If it does not arrive, one of these is the cause:</p>
+        <List isPlain>
           <ListItem>the cluster administrator has disabled reports, or a NetworkPolicy blocks the operator&apos;s port for them</ListItem>
           <ListItem>the workers run the sshd of their image, so they have no agent</ListItem>
           <ListItem>the program is not started by mpirun</ListItem>
