@@ -18,5 +18,5 @@ export default defineConfig({
     license: { fileName: 'licenses.md' },
   },
   server: { proxy: Object.fromEntries(['/api', '/version', '/session', '/openapi.json'].map((path) => [path, server])) },
-  test: { include: ['src/**/*.test.ts'] },
+  test: { include: ['src/**/*.test.{ts,tsx}'] },
 });

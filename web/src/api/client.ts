@@ -12,7 +12,7 @@ export type PreflightReport = Schemas['PreflightReport'];
 export type Runtime = Schemas['Runtime'];
 export type JobEvent = Schemas['Event'];
 
-/** A job of either kind; the API describes its metadata only as an object. */
+/** A job of either kind. The API describes its metadata only as an object: these are the fields that the page reads. */
 export interface Job {
   apiVersion: string;
   kind: string;
@@ -26,28 +26,12 @@ export interface Job {
     annotations?: Record<string, string>;
     [field: string]: unknown;
   };
-  spec: Record<string, unknown>;
+  spec: Partial<Schemas['TrainJobSpec'] & Schemas['MPIJobSpec']>;
   status?: JobStatus;
 }
 
-export type JobStatus = Partial<Schemas['TrainJobStatus']> & Progress;
-
-/** Progress and ranks are reported by newer operators. */
-interface Progress {
-  trainerStatus?: {
-    step?: number;
-    totalSteps?: number;
-    progressPercentage?: number;
-    estimatedRemainingSeconds?: number;
-    metrics?: { name: string; value: string }[];
-    lastUpdatedTime?: string;
-  };
-  ranks?: {
-    running: number;
-    total: number;
-    odd?: { rank: number; host?: string; doing?: string; waitsFor?: string }[];
-  };
-}
+/** JobStatus is the status of both kinds, which have the same fields; before the operator has processed a job, it has none of them. */
+export type JobStatus = Partial<Schemas['TrainJobStatus']>;
 
 export type PodState = NonNullable<JobStatus['launcherPodStatus']>;
 

@@ -3,13 +3,24 @@
 import { Alert, Card, CardBody, CardTitle, DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm } from '@patternfly/react-core';
 import { Link } from 'react-router';
 import type { JobStatus } from '../api/client';
+import { failedPod, logOf, rootCause } from './failure';
+import { useDiagnosis, type JobRef } from './use-job';
 
-/** FailureCard names the root cause of a failure, and shows what the program wrote last. */
-export function FailureCard({ status }: { status: JobStatus }) {
+/** FailureCard names the root cause of a failure and what to do, and shows what the program wrote last. */
+export function FailureCard({ status, reference }: { status: JobStatus; reference: JobRef }) {
+  const diagnosis = useDiagnosis(reference);
+  return <Failure status={status} remedy={rootCause(diagnosis.data)?.fix} />;
+}
+
+export function Failure({ status, remedy }: { status: JobStatus; remedy: string | undefined }) {
   const process = status.failedProcess;
+  const pod = failedPod(status);
+  const log = logOf(status, pod);
   const facts: [string, string | number | undefined][] = [
     ['Reason', status.failureReason],
     ['Cause', status.failureCause],
+    ['Pod', pod && `${pod.name ?? ''} (${pod.role.toLowerCase()})`],
+    ['Node', pod?.node],
     ['Rank', process?.rank],
     ['Host', process?.host],
     ['Exit code', process?.exitCode],
@@ -19,9 +30,14 @@ export function FailureCard({ status }: { status: JobStatus }) {
   return (
     <Card>
       <CardTitle component="h2">Why it failed</CardTitle>
-      <CardBody>
+      <CardBody className="tr-stack">
         <Alert variant="danger" isInline isPlain title={status.failureMessage || status.failureReason} component="p" />
-        <DescriptionList isCompact isHorizontal>
+        {remedy && (
+          <Alert variant="info" isInline title="What to do" component="h3">
+            <span className="tr-text">{remedy}</span>
+          </Alert>
+        )}
+        <DescriptionList isCompact isHorizontal aria-label="Failure">
           {facts
             .filter(([, value]) => value !== undefined && value !== '')
             .map(([term, value]) => (
@@ -32,14 +48,14 @@ export function FailureCard({ status }: { status: JobStatus }) {
             ))}
         </DescriptionList>
         {process?.lastLines && process.lastLines.length > 0 && (
-          <>
+          <div>
             <h3>Last lines of the program</h3>
             <pre className="tr-text" tabIndex={0} aria-label="Last lines of the program">
               {process.lastLines.join('\n')}
             </pre>
-            <Link to={{ search: `tab=logs&search=${encodeURIComponent(process.error || process.lastLines.at(-1) || '')}` }}>Show them in the log</Link>
-          </>
+          </div>
         )}
+        <Link to={{ search: log.search }}>{log.text}</Link>
       </CardBody>
     </Card>
   );

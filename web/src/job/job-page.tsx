@@ -16,6 +16,8 @@ import { PodsTab } from './pods-tab';
 import { ProgressHeader } from './progress-header';
 import { useJob, type JobRef } from './use-job';
 
+const RanksTab = lazy(() => import('./ranks-tab'));
+const MetricsTab = lazy(() => import('./metrics-tab'));
 const ConfigurationTab = lazy(() => import('./configuration-tab'));
 
 export interface TabProps {
@@ -26,7 +28,9 @@ export interface TabProps {
 const tabs = [
   { id: 'overview', name: 'Overview', Content: OverviewTab },
   { id: 'pods', name: 'Pods', Content: PodsTab },
+  { id: 'ranks', name: 'Ranks', Content: RanksTab },
   { id: 'logs', name: 'Logs', Content: LogsTab },
+  { id: 'metrics', name: 'Metrics', Content: MetricsTab },
   { id: 'events', name: 'Events', Content: EventsTab },
   { id: 'configuration', name: 'Configuration', Content: ConfigurationTab },
 ];

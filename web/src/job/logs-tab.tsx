@@ -14,21 +14,23 @@ const tails = [
   [100_000, 'Last 100,000 lines of each pod'],
 ] as const;
 
-/** LogsTab shows the logs of all pods, merged by time. Pod and search are in the address. */
+/** LogsTab shows the logs of all pods, merged by time. Pod, rank and search are in the address. */
 export function LogsTab({ reference }: TabProps) {
   const [query, setQuery] = useSearchParams();
   const [tail, setTail] = useState<number>(tails[0][0]);
   const [attempt, setAttempt] = useState(0);
-  const [rank, setRank] = useState('');
   const [isWrapped, setWrapped] = useState(false);
   const [isFollowed, setFollowed] = useState(!query.get('search'));
   const [match, setMatch] = useState(0);
   const log = useLog(reference, tail, attempt);
   const pod = query.get('pod') ?? '';
   const search = query.get('search') ?? '';
+  const wantedRank = query.get('rank') ?? '';
 
   const pods = useMemo(() => [...new Set(log.lines.map(podOf))].sort((a, b) => a.localeCompare(b, undefined, { numeric: true })), [log.lines]);
   const ranks = useMemo(() => [...new Set(log.lines.flatMap((line) => line.rank ?? []))].sort((a, b) => a - b), [log.lines]);
+  // A log without ranks is shown completely: mpirun names them only if its runtime says so.
+  const rank = ranks.length > 0 ? wantedRank : '';
   const lines = useMemo(() => filtered(log.lines, { pod, rank }), [log.lines, pod, rank]);
   const matches = useMemo(() => found(lines, search), [lines, search]);
   const position = matches.length === 0 ? 0 : ((match % matches.length) + matches.length) % matches.length;
@@ -61,9 +63,9 @@ export function LogsTab({ reference }: TabProps) {
           </ToolbarItem>
           {ranks.length > 0 && (
             <ToolbarItem>
-              <FormSelect aria-label="Rank" value={rank} onChange={(_, value) => setRank(value)}>
+              <FormSelect aria-label="Rank" value={rank} onChange={(_, value) => setParameter('rank', value)}>
                 <FormSelectOption value="" label="All ranks" />
-                {ranks.map((number) => (
+                {[...new Set([...ranks, ...(rank ? [Number(rank)] : [])])].map((number) => (
                   <FormSelectOption key={number} value={String(number)} label={`Rank ${number}`} />
                 ))}
               </FormSelect>
@@ -117,6 +119,7 @@ export function LogsTab({ reference }: TabProps) {
         />
       )}
       <Content component="small" aria-live="polite">
+        {wantedRank && !rank && log.lines.length > 0 && 'This log does not name ranks: it shows all of them. '}
         {lines.length} lines{log.state === 'reading' ? ', following' : log.state === 'complete' ? ', complete' : ''}
       </Content>
       <LogLines

@@ -14,8 +14,8 @@ export function OverviewTab({ job, reference }: TabProps) {
   const status = job.status ?? {};
   return (
     <div className="tr-columns">
-      {status.failureReason && <FailureCard status={status} />}
-      {status.phase !== 'Succeeded' && <DiagnosisCard reference={reference} />}
+      {status.failureReason && <FailureCard status={status} reference={reference} />}
+      {status.phase !== 'Succeeded' && <DiagnosisCard reference={reference} hasFailed={Boolean(status.failureReason)} />}
       {status.ranks && <RanksCard ranks={status.ranks} />}
       <StartCard status={status} />
       <Card>

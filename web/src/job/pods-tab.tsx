@@ -3,22 +3,15 @@
 import { Card, CardBody, CardTitle, EmptyState } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { Link } from 'react-router';
-import type { Job, PodState } from '../api/client';
+import type { Job } from '../api/client';
 import { Status } from '../shared/status';
 import type { TabProps } from './job-page';
-
-interface Pod extends PodState {
-  role: string;
-  query: string;
-}
+import { podsOf, type Pod } from './job-pods';
 
 /** podsByNode groups the launcher and the workers by the node that they run on. */
 export function podsByNode(job: Job): [string, Pod[]][] {
-  const { launcherPodStatus, workerPodStatuses = [] } = job.status ?? {};
-  const pods: Pod[] = workerPodStatuses.map((worker) => ({ ...worker, role: `Worker ${worker.index}`, query: `tab=logs&pod=worker-${worker.index}` }));
-  if (launcherPodStatus) pods.unshift({ ...launcherPodStatus, role: 'Launcher', query: 'tab=logs&pod=launcher' });
   const nodes = new Map<string, Pod[]>();
-  for (const pod of pods) nodes.set(pod.node ?? '', [...(nodes.get(pod.node ?? '') ?? []), pod]);
+  for (const pod of podsOf(job.status ?? {})) nodes.set(pod.node ?? '', [...(nodes.get(pod.node ?? '') ?? []), pod]);
   return [...nodes].sort(([a], [b]) => a.localeCompare(b));
 }
 
@@ -46,7 +39,7 @@ export function PodsTab({ job }: TabProps) {
                 {pods.map((pod) => (
                   <Tr key={pod.role}>
                     <Td dataLabel="Role">
-                      <Link to={{ search: pod.query }} aria-label={`Log of ${pod.role}`}>
+                      <Link to={{ search: pod.log }} aria-label={`Log of ${pod.role}`}>
                         {pod.role}
                       </Link>
                     </Td>

@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import { useEffect } from 'react';
-import type { Client, Diagnosis, Job, JobEvent, Plural, Problem } from '../api/client';
+import type { Client, Diagnosis, Job, JobEvent, Plural, Problem, Schemas } from '../api/client';
 import { useChanges } from '../live/live-jobs';
 import { useSession } from '../session/session';
 
@@ -55,3 +55,13 @@ function useOfJob<Data>(ref: JobRef, part: string, read: (client: Client, ref: J
 export const useJob = (ref: JobRef) => useOfJob(ref, 'job', readJob);
 export const useJobEvents = (ref: JobRef) => useOfJob(ref, 'events', readEvents);
 export const useDiagnosis = (ref: JobRef) => useOfJob(ref, 'diagnosis', diagnose);
+
+/** useQuota reads the quotas of a namespace, again and again: other jobs free them. */
+export function useQuota(namespace: string): UseQueryResult<Schemas['Quota'], Problem> {
+  const { client } = useSession();
+  return useQuery<Schemas['Quota'], Problem>({
+    queryKey: ['quota', namespace],
+    queryFn: async () => (await client.GET('/api/v1/namespaces/{namespace}/quota', { params: { path: { namespace } } })).data as Schemas['Quota'],
+    refetchInterval: 15_000,
+  });
+}
