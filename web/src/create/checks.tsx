@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Alert, Spinner } from '@patternfly/react-core';
-import { Findings } from '../job/diagnosis-card';
+import { Findings } from '../job/findings';
 import { ProblemAlert } from '../shared/states';
 import type { Submit } from './use-submit';
 

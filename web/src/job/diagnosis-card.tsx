@@ -7,8 +7,6 @@ import { Findings } from './findings';
 import { useDiagnosis, type JobRef } from './use-job';
 import { WaitingCard } from './waiting-card';
 
-export { Findings };
-
 /** DiagnosisCard shows what odh diagnose finds: why a job waits, and what to do. The cause of a failure has a card of its own. */
 export function DiagnosisCard({ reference, hasFailed }: { reference: JobRef; hasFailed: boolean }) {
   const diagnosis = useDiagnosis(reference);
