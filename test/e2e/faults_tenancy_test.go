@@ -471,8 +471,9 @@ func (border *border) tryKubectl(t *testing.T) {
 	}
 }
 
-// withoutCluster are commands of odh that have nothing to do with what is there.
-var withoutCluster = []string{"odh completion", "odh help", "odh version", "odh server", "odh runtime validate"}
+// withoutCluster are commands of odh that ask the cluster for nothing by themselves. What
+// servers answer is what REST and gRPC are tried for.
+var withoutCluster = []string{"odh completion", "odh help", "odh version", "odh server", "odh dashboard", "odh runtime validate"}
 
 // furtherArguments are what commands need besides names, by the end of their path.
 var furtherArguments = map[string][]string{
