@@ -235,10 +235,13 @@ push: bin/images ## Push dist/images to REGISTRY, such as registry.example/trire
 	@bin/images push $(KEYFLAG) $(if $(filter-out file,$(origin VERSION)),--version $(VERSION)) "$(REGISTRY)"
 
 .PHONY: bundle
-bundle: bin/helm bin/olm ## Write the OLM bundle and catalog of VERSION to dist; with the digests of dist/images/values.yaml, if make push wrote it
-	@bin/helm template trireme charts/trireme --namespace trireme-system --set platform=openshift --set server.route.enabled=true \
-		--set-string images.tag=$(VERSION) $(patsubst %,--values %,$(wildcard dist/images/values.yaml)) >bin/openshift.yaml
-	@bin/olm --manifests bin/openshift.yaml --version $(VERSION) --image $(RELEASE_REGISTRY)/bundle:$(VERSION) --output dist
+bundle: bin/helm bin/images bin/olm ## Write the OLM bundle and catalog of VERSION to dist, for the images that make images built, and their own images to dist/images
+	@bin/images values --version "$(VERSION)" $(RELEASE_REGISTRY)
+	@bin/helm template trireme charts/trireme --namespace trireme-system --values charts/trireme/ci/olm-values.yaml --values dist/images/values.yaml >bin/olm.yaml
+	@bin/olm --manifests bin/olm.yaml --version "$(VERSION)" --image $(RELEASE_REGISTRY)/bundle:$(IMAGE_TAG) --output dist
+	@bin/images olm $(BUILDFLAGS)
+
+IMAGE_TAG = $(VERSION)$(if $(filter 1,$(FIPS)),-fips)
 
 RELEASE_REGISTRY = $(or $(REGISTRY),ghcr.io/trireme-mpi)
 
@@ -248,7 +251,6 @@ RELEASE_REGISTRY = $(or $(REGISTRY),ghcr.io/trireme-mpi)
 release: bin/images ## Replace dist with everything of a release of VERSION: images, chart, bundle, manifests, odh, checksums; COSIGN_KEY signs it
 	@bin/images prepare --version "$(VERSION)" $(KEYFLAG)
 	@$(MAKE) --no-print-directory images
-	@bin/images values $(RELEASE_REGISTRY)
 	@$(MAKE) --no-print-directory bundle
 	@bin/images release $(BUILDFLAGS) --registry $(RELEASE_REGISTRY) $(KEYFLAG)
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // testImage is the MPI image of helm test. The cluster tool builds its root file system.
 const testImage = "mpi-test"
 
-// descriptions of the programs of cmd.
+// descriptions of all images.
 var descriptions = map[string]string{
 	"operator":    "Runs MPIJobs and TrainJobs on Kubernetes and OpenShift",
 	"server":      "REST and gRPC API for training jobs",
@@ -31,6 +32,8 @@ var descriptions = map[string]string{
 	"initializer": "Downloads datasets and models before a job starts",
 	"odh":         "Command line for training jobs",
 	testImage:     "Open MPI for helm test",
+	"bundle":      "Trireme for the Operator Lifecycle Manager",
+	"catalog":     "Catalog with Trireme for the Operator Lifecycle Manager",
 }
 
 func programNames() []string {
@@ -238,6 +241,9 @@ func withLabels(one v1.Image, labels map[string]string, created time.Time) (v1.I
 	}
 	file = file.DeepCopy()
 	file.Created = v1.Time{Time: created}
-	file.Config.Labels = labels
+	if file.Config.Labels == nil {
+		file.Config.Labels = map[string]string{}
+	}
+	maps.Copy(file.Config.Labels, labels)
 	return mutate.ConfigFile(one, file)
 }

@@ -54,7 +54,7 @@ func pinImages(file, registry string, images []builtImage) error {
 		return nil
 	}
 	err = replace(`(?m)^(  registry: ).*()$`, registry)
-	for _, one := range images {
+	for _, one := range chartImages(images) {
 		err = errors.Join(err, replace(`({name: `+regexp.QuoteMeta(one.image)+`, digest: )""(})`, one.digest.String()))
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ func main() {
 		Use: "images", Short: "Build and push the images of Trireme, and the files of a release", Args: cobra.NoArgs,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	command.AddCommand(buildCommand(), localCommand(), pushCommand(), prepareCommand(), valuesCommand(), releaseCommand())
+	command.AddCommand(buildCommand(), localCommand(), olmCommand(), pushCommand(), prepareCommand(), valuesCommand(), releaseCommand())
 	if err := command.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "images: %v\n", err)
 		stop()
@@ -49,7 +49,6 @@ func buildCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&s.output, "output", "dist/images", "Folder for the layouts; its content is replaced")
 	addBuildFlags(flags, &s)
-	flags.StringVar(&s.builder, "builder", repositoryURL+"/tools/images", "URI that identifies the builder in the provenance")
 	flags.StringArrayVar(&s.testArchives, "mpi-test", nil, "Archive of the MPI test image for one architecture; repeat it for each")
 	return command
 }
@@ -83,7 +82,28 @@ func addBuildFlags(flags *pflag.FlagSet, s *settings) {
 	flags.StringVar(&s.repository, "repository", ".", "Folder with the source of the programs")
 	flags.StringVar(&s.version, "version", "dev", "Version in tags and labels")
 	flags.StringVar(&s.ldflags, "ldflags", "", "Flags of Go's linker")
+	flags.StringVar(&s.builder, "builder", repositoryURL+"/tools/images", "URI that identifies the builder in the provenance")
 	flags.StringVar(&s.fips, "fips", "", "Version of Go's FIPS 140-3 module to build with, such as v1.0.0")
+}
+
+func olmCommand() *cobra.Command {
+	var s settings
+	command := &cobra.Command{
+		Use:   "olm",
+		Short: "Build the images of bundle and catalog for the Operator Lifecycle Manager, beside those of the programs",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			from, err := readSource(command.Context(), s.repository)
+			if err != nil {
+				return err
+			}
+			return writeOLMImages(from, s)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&s.output, "output", "dist", "Folder with bundle, catalog and images")
+	addBuildFlags(flags, &s)
+	return command
 }
 
 func pushCommand() *cobra.Command {

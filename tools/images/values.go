@@ -16,7 +16,7 @@ func chartValues(chart, registry string, images []builtImage) ([]byte, error) {
 		return nil, err
 	}
 	values := map[string]any{"registry": registry}
-	for _, image := range images {
+	for _, image := range chartImages(images) {
 		if keys[image.image] == "" {
 			return nil, fmt.Errorf("%s has no image with the name %s", chart, image.image)
 		}

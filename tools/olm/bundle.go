@@ -32,11 +32,22 @@ type rules struct{ cluster, namespace []any }
 
 // bundled are the kinds that OLM creates from a bundle. ServiceAccounts, their roles and
 // Deployments are in the CSV.
-var bundled = []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "ConsoleLink", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Role", "RoleBinding", "Service", "ServiceMonitor"}
+var bundled = []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "ConsoleLink", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Role", "RoleBinding", "Secret", "Service", "ServiceMonitor"}
 
-// ownedByOperator are kinds of which the operator creates its objects when they are
-// missing. In a bundle, an upgrade would empty them.
-var ownedByOperator = []string{"Secret", "Lease"}
+// ownedByOperator reports whether the operator creates the object when it is missing. In a
+// bundle, an upgrade would empty it.
+func ownedByOperator(o object) bool {
+	switch o.kind() {
+	case "Lease":
+		return true
+	case "Secret":
+		// Kubernetes fills the others.
+		return o["type"] != "kubernetes.io/service-account-token"
+	case "ConfigMap":
+		return o.name() == "trireme-ca"
+	}
+	return false
+}
 
 func newBundle(from rendered, version string) (*bundle, error) {
 	if _, err := semver.Parse(version); err != nil {
@@ -52,7 +63,7 @@ func newBundle(from rendered, version string) (*bundle, error) {
 				return nil, err
 			}
 			b.beside = append(b.beside, runtimes...)
-		case inCSV[o.kind()+"/"+o.name()], slices.Contains(ownedByOperator, o.kind()), o.kind() == "ConfigMap" && o.name() == "trireme-ca":
+		case inCSV[o.kind()+"/"+o.name()], ownedByOperator(o):
 		case slices.Contains(bundled, o.kind()):
 			// OLM creates all objects in the namespace of the CSV.
 			delete(o.metadata(), "namespace")
@@ -142,7 +153,6 @@ func (b *bundle) files(image string) map[string][]byte {
 	files := map[string][]byte{
 		"bundle/manifests/trireme.clusterserviceversion.yaml": documents(b.csv),
 		"bundle/metadata/annotations.yaml":                    documents(map[string]any{"annotations": annotations()}),
-		"bundle/bundle.Dockerfile":                            dockerfile(),
 		"catalog/trireme/catalog.yaml":                        documents(b.catalog(image)...),
 	}
 	for _, o := range slices.Concat(b.crds, b.manifests) {
@@ -168,14 +178,4 @@ func annotations() map[string]any {
 		"operators.operatorframework.io.bundle.channel.default.v1": channel,
 		"com.redhat.openshift.versions":                            "v4.20",
 	}
-}
-
-// dockerfile builds the image of the bundle, with the annotations as labels.
-func dockerfile() []byte {
-	text := "FROM scratch\n"
-	all := annotations()
-	for _, name := range sortedKeys(all) {
-		text += fmt.Sprintf("LABEL %s=%s\n", name, all[name])
-	}
-	return []byte(text + "COPY manifests /manifests/\nCOPY metadata /metadata/\n")
 }
