@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilnet "k8s.io/utils/net"
 )
 
 // end is a group of addresses at the other end of a connection, with the pod whose
@@ -35,7 +36,10 @@ func (s State) ends(pod *corev1.Pod, namespace string, r rule, way *direction) (
 	}
 	for _, peer := range r.peers {
 		if peer.IPBlock != nil {
-			ends = append(ends, end{block(peer.IPBlock, way), self})
+			// The cluster has IPv4 alone, and nft refuses all rules for one IPv6 address.
+			if utilnet.IsIPv4CIDRString(peer.IPBlock.CIDR) {
+				ends = append(ends, end{block(peer.IPBlock, way), self})
+			}
 			continue
 		}
 		others := s.peerPods(peer, namespace)

@@ -112,6 +112,10 @@ func TestRules(t *testing.T) {
 		"allow all": {
 			policies: []string{`{podSelector: {}, policyTypes: [Ingress], ingress: [{}]}`}, chain: "Ingress-10.199.128.2", want: []string{"return", drop},
 		},
+		"blocks of IPv6 are left out": {
+			policies: []string{`{podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cidr: "::/0"}}, {ipBlock: {cidr: 10.0.0.0/8}}]}]}`},
+			chain:    "Ingress-10.199.128.2", want: []string{"ip saddr 10.0.0.0/8 return", drop},
+		},
 		"policies are added up": {
 			policies: []string{
 				`{podSelector: {}, policyTypes: [Ingress]}`,
