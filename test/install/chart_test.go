@@ -120,9 +120,14 @@ func startJob(t *testing.T, name string) {
 	t.Helper()
 	manifest := strings.ReplaceAll(job, "NAME", name)
 	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(strings.ReplaceAll(manifest, "$", `\$`), "IMAGE", "$PRIVATE_REGISTRY/trireme/openmpi:5")+"EOF")
-	eventually.Succeeds(t, "all ranks of "+name+" are running", func() error {
-		log, err := localcluster.Shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + name)
-		if err != nil || strings.Count(log, " is up") != 2 {
+	waitForRanks(t, name, 2)
+}
+
+func waitForRanks(t *testing.T, job string, count int) {
+	t.Helper()
+	eventually.Succeeds(t, "all ranks of "+job+" are running", func() error {
+		log, err := localcluster.Shell(clients + "kubectl logs --namespace team --tail=-1 --selector training.kubeflow.org/job-role=launcher,training.kubeflow.org/job-name=" + job)
+		if err != nil || strings.Count(log, " is up") != count {
 			return fmt.Errorf("%v: %s", err, log)
 		}
 		return nil
@@ -155,53 +160,87 @@ func runPrivateJob(t *testing.T, agent string) {
 	endJob(t, "private")
 }
 
-// trainJob leaves a snapshot of its runtime.
+// trainJob leaves a snapshot of its runtime. It trains until the file exists.
 const trainJob = `
 apiVersion: kubeflow.org/v2alpha1
 kind: TrainJob
-metadata: {name: trained, namespace: team}
+metadata: {name: NAME, namespace: team}
 spec:
   runtimeRef: {apiGroup: kubeflow.org, kind: ClusterTrainingRuntime, name: mpi-openmpi-cpu}
   trainer:
     numNodes: 1
     slotsPerWorker: 1
     image: $PRIVATE_REGISTRY/trireme/openmpi:5
-    command: [hostname]
-    resourcesPerNode: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
+    command: [sh, -c, 'echo "rank 0 is up"; until [ -e /tmp/end ]; do sleep 0.2; done']
+    resourcesPerNode: {requests: {cpu: 10m, memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
   launcher:
     resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {cpu: "1", memory: 256Mi}}
 `
 
+// startTrainJob returns when its rank is running.
+func startTrainJob(t *testing.T, name string) {
+	t.Helper()
+	run(t, "kubectl apply --filename - <<EOF\n"+strings.ReplaceAll(trainJob, "NAME", name)+"EOF")
+	waitForRanks(t, name, 1)
+}
+
+func endTrainJob(t *testing.T, name string) {
+	t.Helper()
+	run(t, `kubectl exec --namespace team "$(kubectl get pods --namespace team --output name --selector training.kubeflow.org/job-role=worker,training.kubeflow.org/job-name=`+name+`)" -- touch /tmp/end`)
+	run(t, "kubectl wait --for=jsonpath={.status.phase}=Succeeded --timeout=120s --namespace team trainjob/"+name)
+}
+
 func runTrainJob(t *testing.T) {
-	run(t, "kubectl apply --filename - <<EOF\n"+trainJob+"EOF")
-	run(t, "kubectl wait --for=jsonpath={.status.phase}=Succeeded --timeout=120s --namespace team trainjob/trained")
+	startTrainJob(t, "trained")
+	endTrainJob(t, "trained")
 	if snapshots := run(t, "kubectl get controllerrevisions --namespace team -o name"); !strings.Contains(snapshots, "/trireme-runtime-") {
 		t.Errorf("the job has no snapshot of its runtime: %q", snapshots)
 	}
 }
 
-// upgradeAndRollBack replaces the operator twice, while a job is running.
+// upgradeAndRollBack replaces the operator twice, while a job of each kind is running. The
+// newer release also has a namespace for a team.
 func upgradeAndRollBack(t *testing.T, images release) {
 	startJob(t, "steady")
-	started := podsOf(t, "steady")
+	startTrainJob(t, "steady-too")
+	started := podsOf(t, "steady", "steady-too")
 	newer := images.newer(t)
-	run(t, "helm upgrade trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+newer.values())
+	run(t, "helm upgrade trireme charts/trireme --namespace trireme-system --wait --timeout 5m "+newer.values()+
+		" --set namespaces[0].name=prepared --set namespaces[0].editors={group:vision} --set namespaces[0].pullSecret=team/registry --set-string namespaces[0].quota.pods=20")
 	wantPods(t, "operator", newer["operator"])
-	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
-		t.Errorf("the upgrade has changed the pods of a running job (-before +after):\n%s", diff)
+	if diff := cmp.Diff(started, podsOf(t, "steady", "steady-too")); diff != "" {
+		t.Errorf("the upgrade has changed the pods of running jobs (-before +after):\n%s", diff)
 	}
+	wantPreparedNamespace(t)
 	run(t, "helm rollback trireme --namespace trireme-system --wait --timeout 5m")
 	wantPods(t, "operator", images["operator"])
-	if diff := cmp.Diff(started, podsOf(t, "steady")); diff != "" {
-		t.Errorf("the rollback has changed the pods of a running job (-before +after):\n%s", diff)
+	if diff := cmp.Diff(started, podsOf(t, "steady", "steady-too")); diff != "" {
+		t.Errorf("the rollback has changed the pods of running jobs (-before +after):\n%s", diff)
 	}
 	endJob(t, "steady")
+	endTrainJob(t, "steady-too")
 }
 
-// podsOf are names, UIDs and restarts of the job's pods.
-func podsOf(t *testing.T, name string) string {
+// wantPreparedNamespace checks what the chart's setup has created for a team, and deletes
+// the namespace, which is the administrators' own.
+func wantPreparedNamespace(t *testing.T) {
 	t.Helper()
-	return run(t, "kubectl get pods --namespace team --selector training.kubeflow.org/job-name="+name+
+	found := run(t, "kubectl get resourcequotas,limitranges,networkpolicies,rolebindings,secrets --namespace prepared --output name")
+	for _, want := range []string{"resourcequota/", "limitrange/", "networkpolicy.networking.k8s.io/", "rolebinding.rbac.authorization.k8s.io/", "secret/"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("the prepared namespace lacks a %s:\n%s", strings.TrimSuffix(want, "/"), found)
+		}
+	}
+	if answer, err := localcluster.Shell(clients + "kubectl auth can-i create mpijobs.kubeflow.org --namespace prepared --as somebody --as-group vision"); err != nil {
+		t.Errorf("the editors of the prepared namespace cannot create jobs: %s", answer)
+	}
+	run(t, "kubectl delete namespace prepared --timeout=60s")
+}
+
+// podsOf are names, UIDs and restarts of the jobs' pods.
+func podsOf(t *testing.T, jobs ...string) string {
+	t.Helper()
+	return run(t, "kubectl get pods --namespace team --selector 'training.kubeflow.org/job-name in ("+strings.Join(jobs, ",")+`)'`+
 		` --no-headers -o custom-columns=NAME:.metadata.name,UID:.metadata.uid,RESTARTS:.status.containerStatuses[*].restartCount`)
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 func TestPermissions(t *testing.T) {
-	for _, platform := range []string{"kubernetes", "openshift"} {
+	for _, platform := range []string{"kubernetes", "openshift", "complete"} {
 		t.Run(platform, func(t *testing.T) {
 			objects := readObjects(t, "../../../config/manifests/"+platform+".yaml")
 			goldenfile.Check(t, "testdata/"+platform+".txt", list(t, objects))
