@@ -8,6 +8,8 @@ const server = process.env.TRIREME_SERVER ?? 'http://127.0.0.1:8090';
 
 export default defineConfig({
   plugins: [react()],
+  // These modules only pass D3 on, and their package has no licence file.
+  resolve: { alias: [{ find: /^victory-vendor\/(d3-.+)$/, replacement: '$1' }] },
   build: {
     outDir: 'dist/page',
     emptyOutDir: true,
