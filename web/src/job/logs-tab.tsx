@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { Button, Content, FormSelect, FormSelectOption, SearchInput, Switch, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
+import { Alert, Button, Content, FormSelect, FormSelectOption, SearchInput, Switch, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
 import { useMemo, useState } from 'react';
 import { useSearchParams } from 'react-router';
 import { ProblemAlert } from '../shared/states';
@@ -18,11 +18,10 @@ const tails = [
 export function LogsTab({ reference }: TabProps) {
   const [query, setQuery] = useSearchParams();
   const [tail, setTail] = useState<number>(tails[0][0]);
-  const [attempt, setAttempt] = useState(0);
   const [isWrapped, setWrapped] = useState(false);
   const [isFollowed, setFollowed] = useState(!query.get('search'));
   const [match, setMatch] = useState(0);
-  const log = useLog(reference, tail, attempt);
+  const { log, retry } = useLog(reference, tail);
   const pod = query.get('pod') ?? '';
   const search = query.get('search') ?? '';
   const wantedRank = query.get('rank') ?? '';
@@ -107,12 +106,17 @@ export function LogsTab({ reference }: TabProps) {
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
-      {log.problem && (
+      {log.state === 'lost' && (
+        <Alert variant="warning" isInline title="The connection to the log is lost. The page connects again by itself" component="h2">
+          {log.problem?.message}
+        </Alert>
+      )}
+      {log.state === 'failed' && log.problem && (
         <ProblemAlert
           title="The log cannot be read completely"
           problem={log.problem}
           actions={
-            <Button variant="link" isInline onClick={() => setAttempt(attempt + 1)}>
+            <Button variant="link" isInline onClick={retry}>
               Retry
             </Button>
           }

@@ -159,6 +159,16 @@ test('a stream is read while the page is visible', async () => {
   expect(signals.map((signal) => signal.aborted)).toEqual([true, true]);
 });
 
+test('a stream that fails is read again', async () => {
+  const read = vi.fn(() => (read.mock.calls.length < 3 ? Promise.reject(new Error('lost')) : Promise.resolve()));
+  const end = whileVisible(read);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(read).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(read).toHaveBeenCalledTimes(3);
+  end();
+});
+
 test('a stream that is complete is not read again', async () => {
   const read = vi.fn(() => Promise.resolve());
   const end = whileVisible(read);

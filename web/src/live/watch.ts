@@ -2,6 +2,7 @@
 
 import { Problem } from '../api/client';
 import { applied, isSynced, keyOf, noJobs, UnknownJob, type Jobs, type WatchEvent } from './events';
+import { retryDelay, settled } from './retry';
 import { stream } from './sse';
 import { hiddenDelay } from './visible';
 
@@ -19,13 +20,8 @@ export interface Snapshot {
   changes: ReadonlyMap<string, number>;
 }
 
-/** Delay before the first attempt to connect again, and the longest. */
-const firstDelay = 500;
-const longestDelay = 15_000;
 /** Changes are shown together, at most this often. */
 const batch = 100;
-/** A connection that lasts so long is no failure. One that is refused after some events is. */
-const settled = 10_000;
 
 /**
  * JobWatch is the one connection of the page that receives all changes of jobs. It resumes
@@ -103,7 +99,7 @@ export class JobWatch {
       if (Date.now() - began >= settled) failures = 0;
       failures++;
       if (!this.handle(current.signal.aborted ? current.signal.reason : ended, failures)) return;
-      await this.untilAwake(Math.min(firstDelay * 2 ** (failures - 1), longestDelay));
+      await this.untilAwake(retryDelay(failures));
     }
   }
 
