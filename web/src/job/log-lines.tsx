@@ -3,7 +3,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useRef } from 'react';
 import type { LogLine } from '../api/client';
-import { parts, printable, sourceOf } from './log-buffer';
+import { parts, sourceOf } from './log-buffer';
 
 interface Props {
   lines: LogLine[];
@@ -59,7 +59,7 @@ export function LogLines({ lines, search, current, isWrapped, isFollowed, onScro
                 <span className="tr-log__source" title={line.timestamp}>
                   {sourceOf(line)}
                 </span>
-                <span>{parts(printable(line.message), search).map((part, index) => (part.isMatch ? <mark key={index}>{part.text}</mark> : part.text))}</span>
+                <span>{parts(line.message, search).map((part, index) => (part.isMatch ? <mark key={index}>{part.text}</mark> : part.text))}</span>
               </div>
             )
           );

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Problem, type LogLine } from '../api/client';
+import { asText, found } from './log-buffer';
 import { LogReader } from './log-reader';
 
 const page = Object.assign(new EventTarget(), { hidden: false });
@@ -70,6 +71,15 @@ test('a log that is lost continues by itself, without the lines that it has', as
   expect(requests).toEqual(['1000 since beginning', '100000 since 2026-01-01T00:09:02.123Z', '100000 since 2026-01-01T00:09:02.123Z']);
   expect(messages()).toEqual(['a', 'same', 'same', 'same', 'b']);
   expect(reader.get()).toMatchObject({ state: 'reading', problem: undefined });
+});
+
+test('the colours of a terminal are removed, and do not make a line new', async () => {
+  const colored = line(1, 'lo\u001b[31mss\u001b[0m');
+  await start({ lines: [colored], end: 'lost' }, { lines: [colored, line(2, 'b')] });
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(messages()).toEqual(['loss', 'b']);
+  expect(found(reader.get().lines, 'LOSS')).toEqual([0]);
+  expect(asText(reader.get().lines.slice(0, 1))).toBe(`${colored.timestamp} launcher loss\n`);
 });
 
 test('a log continues when the browser is online again', async () => {

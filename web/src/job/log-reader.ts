@@ -3,7 +3,7 @@
 import { Problem, type LogLine } from '../api/client';
 import { stream } from '../live/sse';
 import { whileVisible } from '../live/visible';
-import { appended } from './log-buffer';
+import { appended, printable } from './log-buffer';
 
 export interface Log {
   lines: LogLine[];
@@ -77,7 +77,9 @@ export class LogReader {
         if (this.log.state !== 'reading') this.publish({ state: 'reading', problem: undefined });
         for (const message of messages) {
           const { log } = message as { log: LogLine };
-          if (isNew(log)) this.pending.push(log);
+          // Once, here: what is shown, searched and downloaded is the same text.
+          const line = { ...log, message: printable(log.message) };
+          if (isNew(line)) this.pending.push(line);
         }
       });
       this.publish({ state: 'complete' });

@@ -84,6 +84,7 @@ describe('a failure', () => {
   });
   test('links to its log with and without last lines', () => {
     expect(logOf({ failedProcess: { lastLines: ['a', 'b&c'], rank: 1 } }, undefined).search).toBe('tab=logs&search=b%26c');
+    expect(logOf({ failedProcess: { error: '\u001b[31mout of\u001b[0m memory' } }, undefined).search).toBe('tab=logs&search=out%20of%20memory');
     expect(logOf({ failedProcess: { rank: 0 } }, undefined)).toEqual({ search: 'tab=logs&rank=0', text: 'Show the log of rank 0' });
     expect(logOf(oom, failedPod(oom))).toEqual({ search: 'tab=logs&pod=worker-2', text: 'Show the log of worker 2' });
     expect(logOf({}, undefined).search).toBe('tab=logs');
