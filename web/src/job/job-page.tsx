@@ -4,7 +4,7 @@ import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Tab, T
 import { lazy, Suspense } from 'react';
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router';
 import type { Job, Plural } from '../api/client';
-import { actions, clonePath } from '../jobs/actions';
+import { actions, clonePath, pathOf } from '../jobs/actions';
 import { useActions } from '../jobs/use-actions';
 import { useConnection, useRow } from '../live/live-jobs';
 import { Loading, ProblemAlert } from '../shared/states';
@@ -48,8 +48,9 @@ function JobView({ reference }: { reference: JobRef }) {
   const job = useJob(reference);
   const row = useRow(reference);
   const connection = useConnection();
-  const { start, dialogs } = useActions((action) => {
-    if (action.id === 'delete' || action.id === 'restart') void navigate('/jobs');
+  const { start, dialogs } = useActions(([after]) => {
+    if (!after) void navigate('/jobs');
+    else if (after.name !== reference.name) void navigate(pathOf(after));
   });
   const chosen = query.get('tab') ?? 'overview';
   const status = row?.status ?? job.data?.status?.phase ?? '';

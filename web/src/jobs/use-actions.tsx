@@ -13,8 +13,8 @@ interface Result {
   failed: { job: Target; problem: Problem }[];
 }
 
-/** useActions runs actions on jobs: it asks before it deletes, and shows the result. */
-export function useActions(onDone?: (action: Action) => void): { start: (action: Action, jobs: Target[]) => void; dialogs: ReactNode } {
+/** useActions runs actions on jobs: it asks before anything is lost, and shows the result. After a success, onDone gets the jobs that exist then. */
+export function useActions(onDone: (jobs: Target[]) => void): { start: (action: Action, jobs: Target[]) => void; dialogs: ReactNode } {
   const { client } = useSession();
   const [asked, setAsked] = useState<{ action: Action; jobs: Target[] }>();
   const [result, setResult] = useState<Result>();
@@ -22,15 +22,19 @@ export function useActions(onDone?: (action: Action) => void): { start: (action:
   const run = async (action: Action, jobs: Target[]) => {
     setAsked(undefined);
     const failed: Result['failed'] = [];
+    const after: Target[] = [];
     for (const job of jobs) {
-      await action.run(client, job).catch((problem: Problem) => failed.push({ job, problem }));
+      await action.run(client, job).then(
+        (name) => name && after.push({ ...job, name }),
+        (problem: Problem) => failed.push({ job, problem }),
+      );
     }
     setResult({ action, done: jobs.length - failed.length, failed });
-    if (failed.length === 0) onDone?.(action);
+    if (failed.length === 0) onDone(after);
   };
 
   const start = (action: Action, jobs: Target[]) => {
-    if (action.id === 'delete' || jobs.length > 1) setAsked({ action, jobs });
+    if (action.loss || jobs.length > 1) setAsked({ action, jobs });
     else void run(action, jobs);
   };
 
@@ -40,7 +44,7 @@ export function useActions(onDone?: (action: Action) => void): { start: (action:
         <Modal isOpen variant="small" onClose={() => setAsked(undefined)} aria-labelledby="confirm-title">
           <ModalHeader title={`${asked.action.name} ${asked.jobs.length === 1 ? asked.jobs[0]?.name : `${asked.jobs.length} jobs`}?`} labelId="confirm-title" />
           <ModalBody>
-            {asked.action.id === 'delete' && <p>A deleted job, its pods and their logs cannot be restored.</p>}
+            {asked.action.loss && <p>{asked.action.loss}</p>}
             {asked.jobs.length > 1 && (
               <List>
                 {asked.jobs.slice(0, 20).map((job) => (
@@ -51,7 +55,7 @@ export function useActions(onDone?: (action: Action) => void): { start: (action:
             )}
           </ModalBody>
           <ModalFooter>
-            <Button variant={asked.action.id === 'delete' ? 'danger' : 'primary'} onClick={() => void run(asked.action, asked.jobs)}>
+            <Button variant={asked.action.loss ? 'danger' : 'primary'} onClick={() => void run(asked.action, asked.jobs)}>
               {asked.action.name}
             </Button>
             <Button variant="link" onClick={() => setAsked(undefined)}>
