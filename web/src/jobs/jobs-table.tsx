@@ -2,7 +2,7 @@
 
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { memo, useRef } from 'react';
+import { memo, useCallback, useRef, type Dispatch, type SetStateAction } from 'react';
 import { Link, useNavigate } from 'react-router';
 import type { Row } from '../api/client';
 import { keyOf } from '../live/events';
@@ -16,7 +16,7 @@ interface Props {
   filters: Filters;
   onFilters: (filters: Filters) => void;
   chosen: ReadonlySet<string>;
-  onChosen: (chosen: ReadonlySet<string>) => void;
+  onChosen: Dispatch<SetStateAction<ReadonlySet<string>>>;
   onAction: (action: Action, jobs: Target[]) => void;
 }
 
@@ -43,12 +43,17 @@ export function JobsTable({ rows, filters, onFilters, chosen, onChosen, onAction
   const below = virtual.getTotalSize() - (items.at(-1)?.end ?? 0);
   const active = columns.findIndex((column) => column.sort === filters.sort);
   const allChosen = rows.length > 0 && rows.every((row) => chosen.has(keyOf(row)));
-  const choose = (row: Row, isChosen: boolean) => {
-    const next = new Set(chosen);
-    if (isChosen) next.add(keyOf(row));
-    else next.delete(keyOf(row));
-    onChosen(next);
-  };
+  // Rows are memoized, so what they get must not be new each time.
+  const choose = useCallback(
+    (row: Row, isChosen: boolean) =>
+      onChosen((before) => {
+        const next = new Set(before);
+        if (isChosen) next.add(keyOf(row));
+        else next.delete(keyOf(row));
+        return next;
+      }),
+    [onChosen],
+  );
 
   return (
     <div className="tr-scroll" ref={scroll} tabIndex={0} role="region" aria-label="Table of jobs">

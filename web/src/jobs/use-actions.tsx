@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Alert, AlertActionCloseButton, AlertGroup, Button, List, ListItem, Modal, ModalBody, ModalFooter, ModalHeader } from '@patternfly/react-core';
-import { useState, type ReactNode } from 'react';
+import { useCallback, useState, type ReactNode } from 'react';
 import type { Problem } from '../api/client';
 import { useSession } from '../session/session';
 import { ProblemAlert } from '../shared/states';
@@ -19,24 +19,31 @@ export function useActions(onDone: (jobs: Target[]) => void): { start: (action: 
   const [asked, setAsked] = useState<{ action: Action; jobs: Target[] }>();
   const [result, setResult] = useState<Result>();
 
-  const run = async (action: Action, jobs: Target[]) => {
-    setAsked(undefined);
-    const failed: Result['failed'] = [];
-    const after: Target[] = [];
-    for (const job of jobs) {
-      await action.run(client, job).then(
-        (name) => name && after.push({ ...job, name }),
-        (problem: Problem) => failed.push({ job, problem }),
-      );
-    }
-    setResult({ action, done: jobs.length - failed.length, failed });
-    if (failed.length === 0) onDone(after);
-  };
+  const run = useCallback(
+    async (action: Action, jobs: Target[]) => {
+      setAsked(undefined);
+      const failed: Result['failed'] = [];
+      const after: Target[] = [];
+      for (const job of jobs) {
+        await action.run(client, job).then(
+          (name) => name && after.push({ ...job, name }),
+          (problem: Problem) => failed.push({ job, problem }),
+        );
+      }
+      setResult({ action, done: jobs.length - failed.length, failed });
+      if (failed.length === 0) onDone(after);
+    },
+    [client, onDone],
+  );
 
-  const start = (action: Action, jobs: Target[]) => {
-    if (action.loss || jobs.length > 1) setAsked({ action, jobs });
-    else void run(action, jobs);
-  };
+  // Rows of the table are memoized with it.
+  const start = useCallback(
+    (action: Action, jobs: Target[]) => {
+      if (action.loss || jobs.length > 1) setAsked({ action, jobs });
+      else void run(action, jobs);
+    },
+    [run],
+  );
 
   const dialogs = (
     <>
