@@ -67,6 +67,19 @@ describe('form and YAML are one document', () => {
     expect(copy.spec).toEqual({ trainer: { image: 'i' } });
     expect(copy).not.toHaveProperty('status');
   });
+
+  test('a copy has the annotations of users, and none of systems', () => {
+    const mine = { 'sidecar.istio.io/inject': 'false', note: 'mine', 'training.kubeflow.org/tag-output': 'true', 'alpha.jobset.sigs.k8s.io/exclusive-topology': 'zone' };
+    const systems = {
+      'kubectl.kubernetes.io/last-applied-configuration': '{}',
+      'argocd.argoproj.io/tracking-id': 'app:kubeflow.org/TrainJob:a/n',
+      'training.kubeflow.org/created-by': 'someone',
+      'training.kubeflow.org/asked-again-at': '2026-01-01T00:00:00Z',
+    };
+    const copyOf = (annotations: Record<string, string>) => parse(cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n', namespace: 'a', annotations }, spec: {} })).metadata;
+    expect(copyOf({ ...mine, ...systems }).annotations).toEqual(mine);
+    expect(copyOf(systems)).not.toHaveProperty('annotations');
+  });
 });
 
 test.each([

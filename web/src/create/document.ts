@@ -45,17 +45,31 @@ export function initial(namespace: string): string {
   });
 }
 
-/** cloned is the document of a copy of a job, under a new name. */
+const own = 'training.kubeflow.org/';
+/** The only annotation of Trireme that users set. */
+const tagOutput = `${own}tag-output`;
+/** Annotations by which other programs know this very job: kubectl apply, and Argo CD, which would delete a copy. */
+const foreign = ['kubectl.kubernetes.io/last-applied-configuration', 'argocd.argoproj.io/tracking-id'];
+
+/** cloned is the document of a copy of a job, under a new name, without what names or describes the job itself. */
 export function cloned(job: Job): string {
   const { apiVersion, kind, metadata, spec } = job;
-  // The operator's own labels name the job.
-  const labels = Object.entries(metadata.labels ?? {}).filter(([name]) => !name.startsWith('training.kubeflow.org/'));
   return stringify({
     apiVersion,
     kind,
-    metadata: { name: `${metadata.name.slice(0, 58)}-copy`, namespace: metadata.namespace, labels: labels.length > 0 ? Object.fromEntries(labels) : undefined },
+    metadata: {
+      name: `${metadata.name.slice(0, 58)}-copy`,
+      namespace: metadata.namespace,
+      labels: selected(metadata.labels, (name) => !name.startsWith(own)),
+      annotations: selected(metadata.annotations, (name) => name === tagOutput || (!name.startsWith(own) && !foreign.includes(name))),
+    },
     spec: { ...spec, suspend: undefined },
   });
+}
+
+function selected(map: Record<string, string> = {}, isWanted: (name: string) => boolean): Record<string, string> | undefined {
+  const entries = Object.entries(map).filter(([name]) => isWanted(name));
+  return entries.length > 0 ? Object.fromEntries(entries) : undefined;
 }
 
 /** syntaxError of a document; undefined if it is a job that the form can show. */
