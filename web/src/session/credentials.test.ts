@@ -16,7 +16,7 @@ beforeEach(() => {
 
 test('signing out removes token and draft', () => {
   keep({ token: 't', defaultNamespace: 'vision' });
-  keepDraft('env: [{name: PASSWORD, value: secret}]');
+  keepDraft({ origin: '', text: 'env: [{name: PASSWORD, value: secret}]' });
   expect(keptCredentials()).toEqual({ token: 't', defaultNamespace: 'vision' });
   forget(false);
   expect([...stored]).toEqual([]);
@@ -24,10 +24,10 @@ test('signing out removes token and draft', () => {
 
 test('an expired token is removed, and the draft is kept', () => {
   keep({ token: 't', defaultNamespace: '' });
-  keepDraft('draft');
+  keepDraft({ origin: 'clone=a/trainjobs/b', text: 'draft' });
   forget(true);
   expect(keptCredentials()).toBeUndefined();
-  expect(draftOf()).toBe('draft');
+  expect(draftOf('')).toBe('draft');
 });
 
 test.each(['', 'no JSON', 'null', '{}', '{"token": 5}', '"text"'])('%j is not a kept token', (text) => {
