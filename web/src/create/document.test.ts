@@ -2,7 +2,7 @@
 
 import { parse } from 'yaml';
 import { describe, expect, test } from 'vitest';
-import { cloned, fieldOf, fields, initial, joined, kindOf, runtimeOf, syntaxError, withField, withRuntime, words, type FieldName } from './document';
+import { cloned, fieldAt, fieldOf, fields, initial, joined, kindOf, runtimeOf, syntaxError, withField, withRuntime, words, type FieldName } from './document';
 
 describe('form and YAML are one document', () => {
   test.each(Object.keys(fields) as FieldName[])('%s is written and read back', (name) => {
@@ -81,6 +81,18 @@ describe('form and YAML are one document', () => {
     expect(copyOf(systems)).not.toHaveProperty('annotations');
   });
 });
+
+test.each([
+  ['metadata.name', 'name'],
+  ['spec.trainer.image', 'image'],
+  ['spec.trainer.command[1]', 'command'],
+  ['spec.trainer.resourcesPerNode.requests[memory]', 'memory'],
+  ['spec.trainer.resourcesPerNode.limits[cpu]', 'cpu'],
+  ['spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]', 'gpu'],
+  ['spec.trainer.resourcesPerNode.limits[amd.com/gpu]', undefined],
+  ['spec.launcher.resources.limits[cpu]', undefined],
+  ['spec.trainer', undefined],
+])('an error at %s is shown at %s', (path, name) => expect(fieldAt(path)).toBe(name));
 
 test.each([
   [`python3 train.py --lr 0.1`, ['python3', 'train.py', '--lr', '0.1']],

@@ -32,6 +32,19 @@ export const fields = {
 
 export type FieldName = keyof typeof fields;
 
+/** fieldAt is the field of the form that an error of the server is about: spec.trainer.command[1], limits[cpu]. */
+export function fieldAt(path: string): FieldName | undefined {
+  const wanted = path.replace(/\[([^\]]*)\]/g, '.$1');
+  return (Object.keys(fields) as FieldName[]).find((name) => places(fields[name].path).some((place) => wanted === place || wanted.startsWith(`${place}.`)));
+}
+
+/** places of a field in errors: the form has one value for the request and the limit of a resource. */
+function places(path: readonly string[]): string[] {
+  const part = path.at(-2) ?? '';
+  if (part !== 'requests' && part !== 'limits') return [path.join('.')];
+  return ['requests', 'limits'].map((other) => [...path.slice(0, -2), other, path.at(-1)].join('.'));
+}
+
 /** initial is the document of a new job. */
 export function initial(namespace: string): string {
   return stringify({
