@@ -10,7 +10,7 @@ import CreatePage from './create-page';
 
 const client = { GET: vi.fn(), POST: vi.fn() };
 vi.mock('../session/session', () => ({ useSession: () => ({ client, defaultNamespace: 'vision' }) }));
-vi.mock('../live/live-jobs', () => ({ useChanges: () => 0, useConnection: () => ({ state: 'live' }) }));
+vi.mock('../live/live-jobs', () => ({ useChanges: () => 0, useIsWatched: () => true }));
 vi.mock('./yaml-editor', () => ({ YAMLEditor: ({ value }: { value: string }) => <pre>{value}</pre> }));
 
 const source = { apiVersion: 'kubeflow.org/v2alpha1', kind: 'TrainJob', metadata: { name: 'train', namespace: 'speech' }, spec: { runtimeRef: { name: 'mpi' }, trainer: { image: 'registry/source:1' } } };

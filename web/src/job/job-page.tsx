@@ -55,7 +55,8 @@ function JobView({ reference }: { reference: JobRef }) {
   const chosen = query.get('tab') ?? 'overview';
   const status = row?.status ?? job.data?.status?.phase ?? '';
   const target = { ...reference, status };
-  const isGone = connection.state === 'live' && !row && job.error?.code === 404;
+  // While the connection is lost, a banner says so, and the page shows what it has.
+  const problem = job.data && connection.state === 'lost' ? undefined : job.error;
 
   return (
     <>
@@ -93,10 +94,10 @@ function JobView({ reference }: { reference: JobRef }) {
         {job.data && <ProgressHeader job={job.data} />}
       </PageSection>
       <PageSection hasBodyWrapper={false} isFilled aria-label="Job">
-        {job.error && (
+        {problem && (
           <ProblemAlert
-            title={isGone || job.error.code === 404 ? `Job ${reference.name} not found` : 'The job cannot be read'}
-            problem={job.error}
+            title={problem.code === 404 ? `Job ${reference.name} not found` : 'The job cannot be read'}
+            problem={problem}
             actions={<Link to="/jobs">Back to all jobs</Link>}
           />
         )}
