@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Button, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
-import { useState } from 'react';
 import { stringify } from 'yaml';
 import { YAMLEditor } from '../create/yaml-editor';
+import { useCopy } from '../shared/clipboard';
 import type { TabProps } from './job-page';
 
 /** ConfigurationTab shows the job as YAML, without its status and what the API server adds. */
 export default function ConfigurationTab({ job }: TabProps) {
-  const [isCopied, setCopied] = useState(false);
+  const copy = useCopy('Copy');
   const { apiVersion, kind, metadata, spec } = job;
   const { name, namespace, labels, annotations } = metadata;
   const text = stringify({ apiVersion, kind, metadata: { name, namespace, labels, annotations }, spec });
@@ -17,8 +17,8 @@ export default function ConfigurationTab({ job }: TabProps) {
       <Toolbar inset={{ default: 'insetNone' }}>
         <ToolbarContent>
           <ToolbarItem>
-            <Button variant="secondary" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}>
-              {isCopied ? 'Copied' : 'Copy'}
+            <Button variant="secondary" onClick={() => copy.copy(text)}>
+              {copy.label}
             </Button>
           </ToolbarItem>
         </ToolbarContent>
