@@ -56,3 +56,9 @@ test('only rows that change are rendered again', () => {
   rerender(page([...rows.slice(0, 2), row('c', { status: 'has changed' })]));
   expect(rendered).toEqual(['has changed']);
 });
+
+test('the progress that the training has reported is in the row', () => {
+  render(page([row('a', { trainerStatus: { progressPercentage: 42 } }), row('b')]));
+  const bars = screen.getAllByRole('progressbar');
+  expect(bars.map((bar) => [bar.getAttribute('aria-label'), bar.getAttribute('aria-valuenow')])).toEqual([['Progress of a', '42']]);
+});

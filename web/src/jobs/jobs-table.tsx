@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { Progress } from '@patternfly/react-core';
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { memo, useCallback, useRef, type Dispatch, type SetStateAction } from 'react';
@@ -26,6 +27,7 @@ const columns: { name: string; sort?: SortColumn }[] = [
   { name: 'Name', sort: 'name' },
   { name: 'Namespace', sort: 'namespace' },
   { name: 'Status', sort: 'status' },
+  { name: 'Progress' },
   { name: 'Kind', sort: 'kind' },
   { name: 'Workers' },
   { name: 'Run time' },
@@ -118,6 +120,7 @@ interface RowProps {
 
 const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAction }: RowProps) {
   const navigate = useNavigate();
+  const progress = row.trainerStatus?.progressPercentage ?? undefined;
   return (
     <Tr aria-rowindex={index + 2}>
       <Td select={{ rowIndex: index, isSelected: isChosen, onSelect: (_, isSelected) => onChoose(row, isSelected) }} />
@@ -127,7 +130,9 @@ const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAct
       <Td dataLabel="Namespace">{row.namespace}</Td>
       <Td dataLabel="Status" title={row.message}>
         <Status status={row.status} />
-        {row.status === 'Running' && row.trainerStatus?.progressPercentage !== undefined && ` ${row.trainerStatus.progressPercentage}%`}
+      </Td>
+      <Td dataLabel="Progress">
+        {progress === undefined ? '–' : <Progress value={progress} size="sm" measureLocation="outside" aria-label={`Progress of ${row.name}`} />}
       </Td>
       <Td dataLabel="Kind">{row.kind}</Td>
       <Td dataLabel="Workers">{row.readyWorkers || `0/${row.numNodes}`}</Td>
