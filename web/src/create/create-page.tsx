@@ -8,6 +8,7 @@ import { useJob, type JobRef } from '../job/use-job';
 import { useSession } from '../session/session';
 import { Loading, ProblemAlert } from '../shared/states';
 import { Checks } from './checks';
+import { CopyAs } from './copy-as';
 import { cloned, initial, kindOf, syntaxError, withRuntime } from './document';
 import { draftOf, keepDraft, removeDraft } from './draft';
 import { JobForm } from './job-form';
@@ -111,6 +112,7 @@ function Editor({ origin, fresh }: { origin: string; fresh: string }) {
               Cancel
             </Button>
           </ActionGroup>
+          <CopyAs text={text} isDisabled={Boolean(wrong)} />
         </Form>
       </PageSection>
     </>

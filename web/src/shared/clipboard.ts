@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useState } from 'react';
-
 /** copyText reports whether the text is in the clipboard. */
 export async function copyText(text: string): Promise<boolean> {
   try {
@@ -31,19 +29,4 @@ function copySelection(text: string): boolean {
     area.remove();
     if (focused instanceof HTMLElement) focused.focus();
   }
-}
-
-/** Time for which a button shows the result. */
-const shown = 3000;
-
-/** useCopy copies a text; label is that of its button. */
-export function useCopy(label: string): { label: string; copy: (text: string) => void } {
-  const [isCopied, setCopied] = useState<boolean>();
-  useEffect(() => {
-    if (isCopied === undefined) return;
-    const timer = setTimeout(() => setCopied(undefined), shown);
-    return () => clearTimeout(timer);
-  }, [isCopied]);
-  const current = isCopied === undefined ? label : isCopied ? 'Copied' : 'Not copied: select the text';
-  return { label: current, copy: (text) => void copyText(text).then(setCopied) };
 }
