@@ -4,9 +4,10 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useRef } from 'react';
 import type { LogLine } from '../api/client';
 import { parts, sourceOf } from './log-buffer';
+import type { ShownLine } from './log-fold';
 
 interface Props {
-  lines: LogLine[];
+  lines: (LogLine | ShownLine)[];
   search: string;
   /** current is the line to scroll to; -1 for none. */
   current: number;
@@ -57,7 +58,7 @@ export function LogLines({ lines, search, current, isWrapped, isFollowed, onScro
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 <span className="tr-log__source" title={line.timestamp}>
-                  {sourceOf(line)}
+                  {'source' in line ? line.source : sourceOf(line)}
                 </span>
                 <span>{parts(line.message, search).map((part, index) => (part.isMatch ? <mark key={index}>{part.text}</mark> : part.text))}</span>
               </div>
