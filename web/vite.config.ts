@@ -20,5 +20,6 @@ export default defineConfig({
     license: { fileName: 'licenses.md' },
   },
   server: { proxy: Object.fromEntries(['/api', '/version', '/session', '/openapi.json'].map((path) => [path, server])) },
-  test: { include: ['src/**/*.test.{ts,tsx}'] },
+  // A busy machine needs long for what takes milliseconds.
+  test: { include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'], testTimeout: 30_000 },
 });

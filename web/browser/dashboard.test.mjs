@@ -216,7 +216,8 @@ test('a failed job shows its cause; texts of a job are never HTML', async (t) =>
   assert.equal(await page.evaluate(() => window.attacked), undefined);
   assert.equal(await page.locator('img, script:not([src]), a[href^="javascript"]').count(), 0);
   await page.getByRole('button', { name: 'Restart' }).click();
-  await page.getByRole('link', { name: /^attack-retry-/ }).waitFor(slow);
+  await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
+  await page.getByRole('heading', { name: /^attack-retry-/ }).waitFor(slow);
 });
 
 test('runtimes are listed', async (t) => {

@@ -125,13 +125,19 @@ export async function signIn(page, server, token = server.token, path = '/') {
 /** accessible fails if axe finds a violation of WCAG 2.1 A or AA, in the light and in the dark theme. */
 export async function accessible(page, name) {
   for (const theme of ['light', 'dark']) {
-    await page.evaluate((dark) => document.documentElement.classList.toggle('pf-v6-theme-dark', dark), theme === 'dark');
-    await transitions(page);
+    await showTheme(page, theme);
     // Scripts of the page itself may not use eval; those of the test run in a world of their own.
     const violations = await inspect(page);
     assert.deepEqual(violations, [], `${name}, ${theme} theme`);
   }
-  await page.evaluate(() => document.documentElement.classList.remove('pf-v6-theme-dark'));
+  await showTheme(page, 'light');
+}
+
+/** showTheme changes the preference of the system, which the page follows: also what is not coloured by style sheets, as the editor. */
+async function showTheme(page, theme) {
+  await page.emulateMedia({ colorScheme: theme });
+  await page.locator(theme === 'dark' ? 'html.pf-v6-theme-dark' : 'html:not(.pf-v6-theme-dark)').waitFor({ state: 'attached' });
+  await transitions(page);
 }
 
 /** transitions waits until colours have changed; spinners turn without end. */

@@ -4,10 +4,11 @@ import { ActionGroup, Alert, Button, Content, Form, PageSection, Tab, Tabs, TabT
 import { useState } from 'react';
 import { useNavigate, useSearchParams } from 'react-router';
 import type { Plural } from '../api/client';
-import { useJob } from '../job/use-job';
+import { useJob, type JobRef } from '../job/use-job';
 import { useSession } from '../session/session';
 import { Loading, ProblemAlert } from '../shared/states';
 import { Checks } from './checks';
+import { CopyAs } from './copy-as';
 import { cloned, initial, kindOf, syntaxError, withRuntime } from './document';
 import { draftOf, keepDraft, removeDraft } from './draft';
 import { JobForm } from './job-form';
@@ -17,35 +18,40 @@ import { YAMLEditor } from './yaml-editor';
 /** CreatePage creates a job: new, or a copy of another one. */
 export default function CreatePage() {
   const [query] = useSearchParams();
-  const clone = query.get('clone');
-  const [namespace = '', plural = '', name = ''] = clone?.split('/') ?? [];
-  if (clone) return <Copy reference={{ namespace, name, plural: plural as Plural, kind: plural === 'mpijobs' ? 'MPIJob' : 'TrainJob' }} />;
-  return <NewJob runtime={query.get('runtime') ?? ''} namespace={query.get('namespace') ?? ''} />;
-}
-
-function Copy({ reference }: { reference: Parameters<typeof useJob>[0] }) {
-  const job = useJob(reference);
-  if (job.error) return <ProblemAlert title="The job to copy cannot be read" problem={job.error} />;
-  if (!job.data) return <Loading label="Loading the job to copy" />;
-  return <Editor start={cloned(job.data)} isDraft={false} />;
-}
-
-function NewJob({ runtime, namespace }: { runtime: string; namespace: string }) {
   const { defaultNamespace } = useSession();
-  const draft = runtime ? '' : draftOf();
-  const fresh = initial(namespace || defaultNamespace || 'default');
-  return <Editor start={draft || (runtime ? withRuntime(fresh, runtime) : fresh)} isDraft={Boolean(draft)} />;
+  const origin = query.toString();
+  const clone = query.get('clone');
+  if (clone) {
+    const [namespace = '', plural = '', name = ''] = clone.split('/');
+    return <Copy key={origin} origin={origin} reference={{ namespace, name, plural: plural as Plural, kind: plural === 'mpijobs' ? 'MPIJob' : 'TrainJob' }} />;
+  }
+  const empty = initial(query.get('namespace') || defaultNamespace || 'default');
+  const runtime = query.get('runtime');
+  return <Editor key={origin} origin={origin} fresh={runtime ? withRuntime(empty, runtime) : empty} />;
 }
 
-function Editor({ start, isDraft }: { start: string; isDraft: boolean }) {
-  const [text, setText] = useState(start);
-  const [view, setView] = useState<'form' | 'yaml'>(() => (kindOf(start) === 'TrainJob' ? 'form' : 'yaml'));
+function Copy({ origin, reference }: { origin: string; reference: JobRef }) {
+  const job = useJob(reference);
+  // What is being edited does not depend on the job any more.
+  if (job.data) return <Editor origin={origin} fresh={cloned(job.data)} />;
+  if (job.error && draftOf(origin)) return <Editor origin={origin} fresh={initial(reference.namespace)} />;
+  if (job.error) return <ProblemAlert title="The job to copy cannot be read" problem={job.error} />;
+  return <Loading label="Loading the job to copy" />;
+}
+
+const viewOf = (text: string) => (kindOf(text) === 'TrainJob' ? 'form' : 'yaml');
+
+/** Editor edits the draft of its origin, or else a fresh document. */
+function Editor({ origin, fresh }: { origin: string; fresh: string }) {
+  const [draft, setDraft] = useState(() => draftOf(origin));
+  const [text, setText] = useState(draft || fresh);
+  const [view, setView] = useState<'form' | 'yaml'>(() => viewOf(text));
   const navigate = useNavigate();
   const submit = useSubmit();
   const wrong = syntaxError(text);
   const change = (next: string) => {
     setText(next);
-    keepDraft(next);
+    keepDraft({ origin, text: next });
     submit.reset();
   };
   const create = async () => {
@@ -53,6 +59,13 @@ function Editor({ start, isDraft }: { start: string; isDraft: boolean }) {
     if (!path) return;
     removeDraft();
     void navigate(path);
+  };
+  const startOver = () => {
+    removeDraft();
+    setDraft('');
+    setText(fresh);
+    setView(viewOf(fresh));
+    submit.reset();
   };
 
   return (
@@ -62,14 +75,14 @@ function Editor({ start, isDraft }: { start: string; isDraft: boolean }) {
         <Content>Form and YAML are the same document: use either.</Content>
       </PageSection>
       <PageSection hasBodyWrapper={false} isFilled aria-label="Job">
-        {isDraft && text === start && (
+        {draft && text === draft && (
           <Alert
             variant="info"
             isInline
             component="h2"
             title="This is the draft that you have not submitted"
             actionLinks={
-              <Button variant="link" isInline onClick={() => { removeDraft(); setText(initial('default')); }}>
+              <Button variant="link" isInline onClick={startOver}>
                 Start over
               </Button>
             }
@@ -99,6 +112,7 @@ function Editor({ start, isDraft }: { start: string; isDraft: boolean }) {
               Cancel
             </Button>
           </ActionGroup>
+          <CopyAs text={text} isDisabled={Boolean(wrong)} />
         </Form>
       </PageSection>
     </>

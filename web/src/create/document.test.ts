@@ -2,7 +2,7 @@
 
 import { parse } from 'yaml';
 import { describe, expect, test } from 'vitest';
-import { cloned, fieldOf, fields, initial, joined, kindOf, runtimeOf, syntaxError, withField, withRuntime, words, type FieldName } from './document';
+import { cloned, fieldAt, fieldOf, fields, initial, joined, kindOf, runtimeOf, syntaxError, withField, withRuntime, words, type FieldName } from './document';
 
 describe('form and YAML are one document', () => {
   test.each(Object.keys(fields) as FieldName[])('%s is written and read back', (name) => {
@@ -67,7 +67,32 @@ describe('form and YAML are one document', () => {
     expect(copy.spec).toEqual({ trainer: { image: 'i' } });
     expect(copy).not.toHaveProperty('status');
   });
+
+  test('a copy has the annotations of users, and none of systems', () => {
+    const mine = { 'sidecar.istio.io/inject': 'false', note: 'mine', 'training.kubeflow.org/tag-output': 'true', 'alpha.jobset.sigs.k8s.io/exclusive-topology': 'zone' };
+    const systems = {
+      'kubectl.kubernetes.io/last-applied-configuration': '{}',
+      'argocd.argoproj.io/tracking-id': 'app:kubeflow.org/TrainJob:a/n',
+      'training.kubeflow.org/created-by': 'someone',
+      'training.kubeflow.org/asked-again-at': '2026-01-01T00:00:00Z',
+    };
+    const copyOf = (annotations: Record<string, string>) => parse(cloned({ apiVersion: 'v', kind: 'TrainJob', metadata: { name: 'n', namespace: 'a', annotations }, spec: {} })).metadata;
+    expect(copyOf({ ...mine, ...systems }).annotations).toEqual(mine);
+    expect(copyOf(systems)).not.toHaveProperty('annotations');
+  });
 });
+
+test.each([
+  ['metadata.name', 'name'],
+  ['spec.trainer.image', 'image'],
+  ['spec.trainer.command[1]', 'command'],
+  ['spec.trainer.resourcesPerNode.requests[memory]', 'memory'],
+  ['spec.trainer.resourcesPerNode.limits[cpu]', 'cpu'],
+  ['spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]', 'gpu'],
+  ['spec.trainer.resourcesPerNode.limits[amd.com/gpu]', undefined],
+  ['spec.launcher.resources.limits[cpu]', undefined],
+  ['spec.trainer', undefined],
+])('an error at %s is shown at %s', (path, name) => expect(fieldAt(path)).toBe(name));
 
 test.each([
   [`python3 train.py --lr 0.1`, ['python3', 'train.py', '--lr', '0.1']],

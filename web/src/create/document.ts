@@ -32,6 +32,19 @@ export const fields = {
 
 export type FieldName = keyof typeof fields;
 
+/** fieldAt is the field of the form that an error of the server is about: spec.trainer.command[1], limits[cpu]. */
+export function fieldAt(path: string): FieldName | undefined {
+  const wanted = path.replace(/\[([^\]]*)\]/g, '.$1');
+  return (Object.keys(fields) as FieldName[]).find((name) => places(fields[name].path).some((place) => wanted === place || wanted.startsWith(`${place}.`)));
+}
+
+/** places of a field in errors: the form has one value for the request and the limit of a resource. */
+function places(path: readonly string[]): string[] {
+  const part = path.at(-2) ?? '';
+  if (part !== 'requests' && part !== 'limits') return [path.join('.')];
+  return ['requests', 'limits'].map((other) => [...path.slice(0, -2), other, path.at(-1)].join('.'));
+}
+
 /** initial is the document of a new job. */
 export function initial(namespace: string): string {
   return stringify({
@@ -45,17 +58,31 @@ export function initial(namespace: string): string {
   });
 }
 
-/** cloned is the document of a copy of a job, under a new name. */
+const own = 'training.kubeflow.org/';
+/** The only annotation of Trireme that users set. */
+const tagOutput = `${own}tag-output`;
+/** Annotations by which other programs know this very job: kubectl apply, and Argo CD, which would delete a copy. */
+const foreign = ['kubectl.kubernetes.io/last-applied-configuration', 'argocd.argoproj.io/tracking-id'];
+
+/** cloned is the document of a copy of a job, under a new name, without what names or describes the job itself. */
 export function cloned(job: Job): string {
   const { apiVersion, kind, metadata, spec } = job;
-  // The operator's own labels name the job.
-  const labels = Object.entries(metadata.labels ?? {}).filter(([name]) => !name.startsWith('training.kubeflow.org/'));
   return stringify({
     apiVersion,
     kind,
-    metadata: { name: `${metadata.name.slice(0, 58)}-copy`, namespace: metadata.namespace, labels: labels.length > 0 ? Object.fromEntries(labels) : undefined },
+    metadata: {
+      name: `${metadata.name.slice(0, 58)}-copy`,
+      namespace: metadata.namespace,
+      labels: selected(metadata.labels, (name) => !name.startsWith(own)),
+      annotations: selected(metadata.annotations, (name) => name === tagOutput || (!name.startsWith(own) && !foreign.includes(name))),
+    },
     spec: { ...spec, suspend: undefined },
   });
+}
+
+function selected(map: Record<string, string> = {}, isWanted: (name: string) => boolean): Record<string, string> | undefined {
+  const entries = Object.entries(map).filter(([name]) => isWanted(name));
+  return entries.length > 0 ? Object.fromEntries(entries) : undefined;
 }
 
 /** syntaxError of a document; undefined if it is a job that the form can show. */

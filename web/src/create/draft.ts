@@ -4,6 +4,22 @@
 // environment variables, so it is not kept longer.
 const key = 'trireme-draft';
 
-export const draftOf = (): string => sessionStorage.getItem(key) ?? '';
-export const keepDraft = (text: string) => sessionStorage.setItem(key, text);
+/** Draft is a document, and the query of the page on which it was begun: what it was a copy of, or its runtime. */
+interface Draft {
+  origin: string;
+  text: string;
+}
+
+/** draftOf is the draft that was begun at an origin. A page without one shows any draft. */
+export function draftOf(origin: string): string {
+  try {
+    const draft = JSON.parse(sessionStorage.getItem(key) ?? '') as Partial<Draft>;
+    if (typeof draft.text === 'string' && (!origin || draft.origin === origin)) return draft.text;
+  } catch {
+    // There is none, or it is of an older page.
+  }
+  return '';
+}
+
+export const keepDraft = (draft: Draft) => sessionStorage.setItem(key, JSON.stringify(draft));
 export const removeDraft = () => sessionStorage.removeItem(key);

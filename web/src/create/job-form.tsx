@@ -3,7 +3,8 @@
 import { Form, FormGroup, FormHelperText, FormSelect, FormSelectOption, Grid, GridItem, HelperText, HelperTextItem, TextInput } from '@patternfly/react-core';
 import { useState } from 'react';
 import { useRuntimes } from '../runtimes/use-runtimes';
-import { fieldOf, fields, runtimeOf, withField, withRuntime, type Field, type FieldName } from './document';
+import { useSettled } from '../shared/time';
+import { fieldAt, fieldOf, fields, runtimeOf, withField, withRuntime, type Field, type FieldName } from './document';
 
 interface Props {
   text: string;
@@ -16,7 +17,7 @@ const order: FieldName[] = ['name', 'namespace', 'image', 'command', 'numNodes',
 
 /** JobForm edits the most common fields of a TrainJob in its document. */
 export function JobForm({ text, onChange, details }: Props) {
-  const namespace = fieldOf(text, 'namespace');
+  const namespace = useSettled(fieldOf(text, 'namespace'));
   const runtimes = useRuntimes(namespace);
   const runtime = runtimeOf(text);
   return (
@@ -55,7 +56,7 @@ function FormField({ name, text, onChange, details }: Props & { name: FieldName 
   // What the user types is kept as typed: the document may write a command otherwise.
   const [typed, setTyped] = useState<{ value: string; shown: string }>();
   const value = typed && typed.shown === shown ? typed.value : shown;
-  const wrong = details.find((detail) => detail.field === field.path.join('.'));
+  const wrong = details.find((detail) => fieldAt(detail.field) === name);
   return (
     <GridItem>
       <FormGroup label={field.label} fieldId={name} isRequired={field.isRequired}>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { yaml } from '@codemirror/lang-yaml';
-import { EditorState, type Extension } from '@codemirror/state';
+import { EditorState } from '@codemirror/state';
 import { EditorView } from '@codemirror/view';
 import { basicSetup } from 'codemirror';
 import { useEffect, useRef } from 'react';
 import { useTheme } from '../shared/theme';
+import { look } from './editor-look';
 
 interface Props {
   label: string;
@@ -13,17 +14,6 @@ interface Props {
   isReadOnly?: boolean;
   onChange?: (value: string) => void;
 }
-
-const look = (isDark: boolean): Extension =>
-  EditorView.theme(
-    {
-      '&': { color: isDark ? '#fff' : '#151515', backgroundColor: isDark ? '#1f1f1f' : '#fff', height: '100%' },
-      '.cm-gutters': { color: isDark ? '#c7c7c7' : '#4d4d4d', backgroundColor: isDark ? '#292929' : '#f2f2f2' },
-      '.cm-content': { caretColor: isDark ? '#fff' : '#151515' },
-      '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'transparent' },
-    },
-    { dark: isDark },
-  );
 
 /**
  * YAMLEditor is in a shadow tree: there CodeMirror uses constructed style sheets, which the
@@ -51,7 +41,7 @@ export function YAMLEditor({ label, value, isReadOnly = false, onChange }: Props
         extensions: [
           basicSetup,
           yaml(),
-          look(theme === 'dark'),
+          look(theme),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ 'aria-label': label }),
           EditorState.readOnly.of(isReadOnly),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Card, CardBody, CardTitle } from '@patternfly/react-core';
+import type { Job } from '../api/client';
 import { Loading, ProblemAlert } from '../shared/states';
 import { rootCause } from './failure';
 import { Findings } from './findings';
@@ -8,10 +9,10 @@ import { useDiagnosis, type JobRef } from './use-job';
 import { WaitingCard } from './waiting-card';
 
 /** DiagnosisCard shows what odh diagnose finds: why a job waits, and what to do. The cause of a failure has a card of its own. */
-export function DiagnosisCard({ reference, hasFailed }: { reference: JobRef; hasFailed: boolean }) {
+export function DiagnosisCard({ job, reference, hasFailed }: { job: Job; reference: JobRef; hasFailed: boolean }) {
   const diagnosis = useDiagnosis(reference);
   const { findings = [], waiting, explanation } = diagnosis.data ?? {};
-  if (waiting) return <WaitingCard waiting={waiting} findings={findings} namespace={reference.namespace} />;
+  if (waiting) return <WaitingCard waiting={waiting} findings={findings} job={job} />;
   const others = hasFailed ? findings.filter((finding) => finding !== rootCause(diagnosis.data)) : findings;
   if (hasFailed && diagnosis.data && others.length === 0) return null;
   return (

@@ -10,7 +10,7 @@ import { useJobEvents } from './use-job';
 /** EventsTab lists the events of the job and the warnings of its pods, newest first. */
 export function EventsTab({ reference }: TabProps) {
   const events = useJobEvents(reference);
-  if (events.error) return <ProblemAlert title="The events cannot be read" problem={events.error} />;
+  if (events.error && !events.data) return <ProblemAlert title="The events cannot be read" problem={events.error} />;
   if (!events.data) return <Loading label="Loading events" />;
   if (events.data.length === 0) return <EmptyState titleText="No events" headingLevel="h2" />;
   return (

@@ -4,6 +4,7 @@ import { Alert, Card, CardBody, CardTitle, DescriptionList, DescriptionListDescr
 import { Link } from 'react-router';
 import type { JobStatus } from '../api/client';
 import { failedPod, logOf, rootCause } from './failure';
+import { printable } from './log-buffer';
 import { useDiagnosis, type JobRef } from './use-job';
 
 /** FailureCard names the root cause of a failure and what to do, and shows what the program wrote last. */
@@ -51,7 +52,7 @@ export function Failure({ status, remedy }: { status: JobStatus; remedy: string 
           <div>
             <h3>Last lines of the program</h3>
             <pre className="tr-text" tabIndex={0} aria-label="Last lines of the program">
-              {process.lastLines.join('\n')}
+              {process.lastLines.map(printable).join('\n')}
             </pre>
           </div>
         )}

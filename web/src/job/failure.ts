@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { Diagnosis, Finding, JobStatus } from '../api/client';
+import { printable } from './log-buffer';
 import { podOnHost, podsOf, type Pod } from './job-pods';
 
 /** rootCause is the finding that the operator's status is certain of. It has the remedy. */
@@ -21,7 +22,7 @@ export function failedPod(status: JobStatus): Pod | undefined {
 
 /** logOf is where the failure is in the log: its error if the program wrote one, its pod or rank otherwise. */
 export function logOf({ failedProcess }: JobStatus, pod: Pod | undefined): { search: string; text: string } {
-  const written = failedProcess?.error || failedProcess?.lastLines?.at(-1);
+  const written = printable(failedProcess?.error || failedProcess?.lastLines?.at(-1) || '');
   if (written) return { search: `tab=logs&search=${encodeURIComponent(written)}`, text: 'Show them in the log' };
   const rank = failedProcess?.rank;
   if (rank !== undefined) return { search: `tab=logs&rank=${rank}`, text: `Show the log of rank ${rank}` };

@@ -4,7 +4,7 @@ import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Tab, T
 import { lazy, Suspense } from 'react';
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router';
 import type { Job, Plural } from '../api/client';
-import { actions, clonePath } from '../jobs/actions';
+import { actions, clonePath, pathOf } from '../jobs/actions';
 import { useActions } from '../jobs/use-actions';
 import { useConnection, useRow } from '../live/live-jobs';
 import { Loading, ProblemAlert } from '../shared/states';
@@ -48,13 +48,15 @@ function JobView({ reference }: { reference: JobRef }) {
   const job = useJob(reference);
   const row = useRow(reference);
   const connection = useConnection();
-  const { start, dialogs } = useActions((action) => {
-    if (action.id === 'delete' || action.id === 'restart') void navigate('/jobs');
+  const { start, dialogs } = useActions(([after]) => {
+    if (!after) void navigate('/jobs');
+    else if (after.name !== reference.name) void navigate(pathOf(after));
   });
   const chosen = query.get('tab') ?? 'overview';
   const status = row?.status ?? job.data?.status?.phase ?? '';
   const target = { ...reference, status };
-  const isGone = connection.state === 'live' && !row && job.error?.code === 404;
+  // While the connection is lost, a banner says so, and the page shows what it has.
+  const problem = job.data && connection.state === 'lost' ? undefined : job.error;
 
   return (
     <>
@@ -92,10 +94,10 @@ function JobView({ reference }: { reference: JobRef }) {
         {job.data && <ProgressHeader job={job.data} />}
       </PageSection>
       <PageSection hasBodyWrapper={false} isFilled aria-label="Job">
-        {job.error && (
+        {problem && (
           <ProblemAlert
-            title={isGone || job.error.code === 404 ? `Job ${reference.name} not found` : 'The job cannot be read'}
-            problem={job.error}
+            title={problem.code === 404 ? `Job ${reference.name} not found` : 'The job cannot be read'}
+            problem={problem}
             actions={<Link to="/jobs">Back to all jobs</Link>}
           />
         )}

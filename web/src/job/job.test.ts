@@ -33,6 +33,7 @@ describe('logs', () => {
   });
   test('are shown without control sequences', () => {
     expect(printable('\u001b[31mred\u001b[0m\ttab\u0007')).toBe('red\ttab');
+    expect(printable('\u001b]8;;https://a.example\u0007link\u001b]8;;\u001b\\ \r')).toBe('link ');
   });
   test('are downloaded with time and source', () => {
     expect(asText([line('a', { podType: 'worker', index: 2, rank: 5 })])).toBe('2026-01-01T00:00:00Z worker-2 rank 5 a\n');

@@ -47,9 +47,10 @@ export function parts(text: string, search: string): { text: string; isMatch: bo
   return result;
 }
 
-// Terminals' colours and movements are not shown.
-const control = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f]/g;
+// Colours, movements and links of terminals.
+const control = /\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f]/g;
 
+/** printable is a text without control sequences. */
 export const printable = (text: string) => text.replace(control, '');
 
 /** sourceOf names where a line comes from. */

@@ -3,10 +3,11 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useRef } from 'react';
 import type { LogLine } from '../api/client';
-import { parts, printable, sourceOf } from './log-buffer';
+import { parts, sourceOf } from './log-buffer';
+import type { ShownLine } from './log-fold';
 
 interface Props {
-  lines: LogLine[];
+  lines: (LogLine | ShownLine)[];
   search: string;
   /** current is the line to scroll to; -1 for none. */
   current: number;
@@ -57,9 +58,9 @@ export function LogLines({ lines, search, current, isWrapped, isFollowed, onScro
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 <span className="tr-log__source" title={line.timestamp}>
-                  {sourceOf(line)}
+                  {'source' in line ? line.source : sourceOf(line)}
                 </span>
-                <span>{parts(printable(line.message), search).map((part, index) => (part.isMatch ? <mark key={index}>{part.text}</mark> : part.text))}</span>
+                <span>{parts(line.message, search).map((part, index) => (part.isMatch ? <mark key={index}>{part.text}</mark> : part.text))}</span>
               </div>
             )
           );

@@ -15,7 +15,7 @@ export function OverviewTab({ job, reference }: TabProps) {
   return (
     <div className="tr-columns">
       {status.failureReason && <FailureCard status={status} reference={reference} />}
-      {status.phase !== 'Succeeded' && <DiagnosisCard reference={reference} hasFailed={Boolean(status.failureReason)} />}
+      {status.phase !== 'Succeeded' && <DiagnosisCard job={job} reference={reference} hasFailed={Boolean(status.failureReason)} />}
       {status.ranks && <RanksCard ranks={status.ranks} />}
       <StartCard status={status} />
       <Card>

@@ -5,7 +5,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { cleanup, render, screen } from '@testing-library/react';
 import { MemoryRouter } from 'react-router';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { JobStatus, Schemas } from '../api/client';
+import type { Job, JobStatus, Schemas } from '../api/client';
 import { failedPod, logOf, rootCause } from './failure';
 import { Failure } from './failure-card';
 import { quotaRows } from './quota';
@@ -14,13 +14,14 @@ import { WaitingCard } from './waiting-card';
 afterEach(cleanup);
 
 const attack = '<img src=x onerror="window.attacked=1">';
+const job = (more: Partial<Job> = {}): Job => ({ apiVersion: 'v1', kind: 'TrainJob', metadata: { name: 'train', namespace: 'vision' }, spec: {}, ...more });
 const fact = (term: string) => screen.getByText(term).closest('dt')?.nextElementSibling?.textContent;
 
 describe('a job that waits', () => {
   const show = (waiting: Partial<Schemas['Waiting']>, findings: Schemas['Finding'][] = []) =>
     render(
       <QueryClientProvider client={new QueryClient()}>
-        <WaitingCard waiting={{ cause: 'Queue', message: 'The job waits.', ...waiting }} findings={findings} namespace="vision" />
+        <WaitingCard waiting={{ cause: 'Queue', message: 'The job waits.', ...waiting }} findings={findings} job={job()} />
       </QueryClientProvider>,
     );
   test('has its position in the queue, and when it may start', () => {
@@ -47,16 +48,40 @@ describe('a job that waits', () => {
   });
 });
 
-test('quota is used, limited and free, of the quota that the job waits for', () => {
+describe('quota', () => {
   const quotas: Schemas['QuotaUsage'][] = [
     { name: 'compute', hard: { 'requests.cpu': '16', 'requests.memory': '64Gi' }, used: { 'requests.cpu': '14500m' } },
     { name: 'pods', hard: { pods: '5' }, used: { pods: '5' } },
   ];
-  expect(quotaRows(quotas, 'resourcequota/compute')).toEqual([
-    { quota: 'compute', resource: 'requests.cpu', used: '14500m', hard: '16', free: '1.5' },
-    { quota: 'compute', resource: 'requests.memory', used: '0', hard: '64Gi', free: '64.0 GiB' },
-  ]);
-  expect(quotaRows(quotas, 'resourcequota').map((row) => row.quota)).toEqual(['compute', 'compute', 'pods']);
+  test('is used, limited and free, of the quota that the job waits for', () => {
+    expect(quotaRows(quotas, job(), 'resourcequota/compute')).toEqual([
+      { quota: 'compute', resource: 'requests.cpu', used: '14500m', hard: '16', free: '1.5', demand: '' },
+      { quota: 'compute', resource: 'requests.memory', used: '0', hard: '64Gi', free: '64.0 GiB', demand: '' },
+    ]);
+    expect(quotaRows(quotas, job(), 'resourcequota').map((row) => row.quota)).toEqual(['compute', 'compute', 'pods']);
+  });
+
+  const resources = { requests: { cpu: '1500m', memory: '2Gi' }, limits: { memory: '4Gi', 'nvidia.com/gpu': 2 } };
+  const trainJob = job({ spec: { trainer: { numNodes: 3, resourcesPerNode: resources } } as unknown as Job['spec'] });
+  const mpiJob = job({ spec: { mpiReplicaSpecs: { Worker: { replicas: 3, template: { spec: { containers: [{ resources }] } } } } } as unknown as Job['spec'] });
+  test.each([
+    ['requests.cpu', '4.5'],
+    ['cpu', '4.5'],
+    ['limits.cpu', ''],
+    ['limits.memory', '12.0 GiB'],
+    ['requests.nvidia.com/gpu', '6'],
+    ['pods', '3'],
+    ['count/pods', '3'],
+    ['services', ''],
+    ['requests.storage', ''],
+  ])('%s: the workers need %j', (resource, want) => {
+    const hard = [{ name: 'all', hard: { [resource]: '100' }, used: {} }];
+    for (const one of [trainJob, mpiJob]) expect(quotaRows(hard, one)[0]?.demand).toBe(want);
+  });
+  test('is needed by the workers of the runtime, too, if the job does not set their number', () => {
+    const one = job({ spec: { trainer: { resourcesPerNode: resources } } as unknown as Job['spec'], status: { workerCount: 2 } });
+    expect(quotaRows(quotas, one).map((row) => row.demand)).toEqual(['3', '4.0 GiB', '2']);
+  });
 });
 
 describe('a failure', () => {
@@ -84,6 +109,7 @@ describe('a failure', () => {
   });
   test('links to its log with and without last lines', () => {
     expect(logOf({ failedProcess: { lastLines: ['a', 'b&c'], rank: 1 } }, undefined).search).toBe('tab=logs&search=b%26c');
+    expect(logOf({ failedProcess: { error: '\u001b[31mout of\u001b[0m memory' } }, undefined).search).toBe('tab=logs&search=out%20of%20memory');
     expect(logOf({ failedProcess: { rank: 0 } }, undefined)).toEqual({ search: 'tab=logs&rank=0', text: 'Show the log of rank 0' });
     expect(logOf(oom, failedPod(oom))).toEqual({ search: 'tab=logs&pod=worker-2', text: 'Show the log of worker 2' });
     expect(logOf({}, undefined).search).toBe('tab=logs');

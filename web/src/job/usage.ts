@@ -55,7 +55,8 @@ interface Requirements {
   requests?: Record<string, unknown>;
 }
 
-function resourcesOf({ spec }: Job, isLauncher: boolean): Requirements | undefined {
+/** resourcesOf the launcher or of a worker, as far as the job itself sets them. */
+export function resourcesOf({ spec }: Job, isLauncher: boolean): Requirements | undefined {
   if (spec.mpiReplicaSpecs) {
     const containers = spec.mpiReplicaSpecs[isLauncher ? 'Launcher' : 'Worker']?.template?.spec?.containers;
     return Array.isArray(containers) ? (containers[0] as { resources?: Requirements } | undefined)?.resources : undefined;

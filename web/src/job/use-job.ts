@@ -3,7 +3,7 @@
 import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import type { Client, Diagnosis, Job, JobEvent, Plural, Problem, Schemas } from '../api/client';
-import { useChanges } from '../live/live-jobs';
+import { useChanges, useIsWatched } from '../live/live-jobs';
 import { useSession } from '../session/session';
 
 export interface JobRef {
@@ -38,18 +38,22 @@ async function diagnose(client: Client, { plural, namespace, name }: JobRef): Pr
   return data as Diagnosis;
 }
 
-/** useOfJob reads a part of a job, and reads it again when the watch says that the job has changed. */
+/** Interval in which a job is read while the watch is down. */
+const interval = 10_000;
+
+/** useOfJob reads a part of a job, and reads it again when the watch says that the job has changed. It polls while the watch is down. */
 function useOfJob<Data>(ref: JobRef, part: string, read: (client: Client, ref: JobRef) => Promise<Data>): UseQueryResult<Data, Problem> {
   const { client } = useSession();
   const queries = useQueryClient();
   const changes = useChanges(ref);
+  const isWatched = useIsWatched(ref);
   const { plural, namespace, name } = ref;
   useEffect(() => {
     // Not with each change: a job that starts has many in a second.
     const timer = setTimeout(() => void queries.invalidateQueries({ queryKey: [plural, namespace, name, part] }), 200);
     return () => clearTimeout(timer);
-  }, [queries, plural, namespace, name, part, changes]);
-  return useQuery<Data, Problem>({ queryKey: [plural, namespace, name, part], queryFn: () => read(client, ref) });
+  }, [queries, plural, namespace, name, part, changes, isWatched]);
+  return useQuery<Data, Problem>({ queryKey: [plural, namespace, name, part], queryFn: () => read(client, ref), refetchInterval: isWatched ? false : interval });
 }
 
 export const useJob = (ref: JobRef) => useOfJob(ref, 'job', readJob);

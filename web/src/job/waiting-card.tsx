@@ -3,7 +3,7 @@
 import { Alert, Card, CardBody, CardTitle, DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm, ExpandableSection, Progress, ProgressMeasureLocation } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import type { ReactNode } from 'react';
-import type { Diagnosis, Schemas } from '../api/client';
+import type { Diagnosis, Job, Schemas } from '../api/client';
 import { ProblemAlert } from '../shared/states';
 import { duration, localTime, secondsBetween, useNow } from '../shared/time';
 import { Findings } from './findings';
@@ -39,7 +39,7 @@ const causes = new Map([
 ]);
 
 /** WaitingCard answers why a job does not run yet: what must happen first, and what to do for it. */
-export function WaitingCard({ waiting, findings, namespace }: { waiting: Waiting; findings: Diagnosis['findings']; namespace: string }) {
+export function WaitingCard({ waiting, findings, job }: { waiting: Waiting; findings: Diagnosis['findings']; job: Job }) {
   const cause = causes.get(waiting.cause);
   return (
     <Card>
@@ -61,7 +61,7 @@ export function WaitingCard({ waiting, findings, namespace }: { waiting: Waiting
             measureLocation={ProgressMeasureLocation.outside}
           />
         )}
-        {waiting.cause === 'Quota' && <QuotaTable namespace={namespace} object={waiting.object} />}
+        {waiting.cause === 'Quota' && <QuotaTable job={job} object={waiting.object} />}
         {findings.length > 0 && (
           <ExpandableSection toggleText={`All findings (${findings.length})`}>
             <Findings findings={findings} none="" />
@@ -102,11 +102,11 @@ function Facts({ waiting: { object, image, since, mayStart, queue, gang } }: { w
   );
 }
 
-/** QuotaTable has what of a ResourceQuota is used and free. */
-function QuotaTable({ namespace, object }: { namespace: string; object: string | undefined }) {
-  const quota = useQuota(namespace);
+/** QuotaTable has what of a ResourceQuota is used and free, and what the job needs of it. */
+function QuotaTable({ job, object }: { job: Job; object: string | undefined }) {
+  const quota = useQuota(job.metadata.namespace);
   if (quota.error) return <ProblemAlert title="The quota cannot be read" problem={quota.error} />;
-  const rows = quotaRows(quota.data?.quotas ?? [], object);
+  const rows = quotaRows(quota.data?.quotas ?? [], job, object);
   if (rows.length === 0) return null;
   return (
     <Table aria-label="Quota" variant="compact">
@@ -117,6 +117,7 @@ function QuotaTable({ namespace, object }: { namespace: string; object: string |
           <Th>Used</Th>
           <Th>Limit</Th>
           <Th>Free</Th>
+          <Th>Workers need</Th>
         </Tr>
       </Thead>
       <Tbody>
@@ -127,6 +128,7 @@ function QuotaTable({ namespace, object }: { namespace: string; object: string |
             <Td dataLabel="Used">{row.used}</Td>
             <Td dataLabel="Limit">{row.hard}</Td>
             <Td dataLabel="Free">{row.free}</Td>
+            <Td dataLabel="Workers need">{row.demand || '–'}</Td>
           </Tr>
         ))}
       </Tbody>

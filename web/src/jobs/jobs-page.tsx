@@ -3,7 +3,7 @@
 import { Button, Content, EmptyState, EmptyStateActions, EmptyStateBody, EmptyStateFooter, Flex, FlexItem, PageSection, Title } from '@patternfly/react-core';
 import CubesIcon from '@patternfly/react-icons/dist/esm/icons/cubes-icon';
 import SearchIcon from '@patternfly/react-icons/dist/esm/icons/search-icon';
-import { useDeferredValue, useMemo, useState } from 'react';
+import { useCallback, useDeferredValue, useMemo, useState } from 'react';
 import { Link, useNavigate, useSearchParams } from 'react-router';
 import { isSynced, keyOf } from '../live/events';
 import { useConnection, useJobs, useLive } from '../live/live-jobs';
@@ -27,7 +27,8 @@ export function JobsPage() {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const rows = useMemo(() => selected(jobs.rows.values(), filters), [jobs, filters]);
   const namespaces = useMemo(() => [...new Set([...jobs.rows.values()].map((row) => row.namespace))].sort(), [jobs]);
-  const { start, dialogs } = useActions(() => setChosen(new Set()));
+  const unchoose = useCallback(() => setChosen(new Set()), []);
+  const { start, dialogs } = useActions(unchoose);
   const chosenRows = rows.filter((row) => chosen.has(keyOf(row)));
 
   return (

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { Progress } from '@patternfly/react-core';
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { memo, useRef } from 'react';
+import { memo, useCallback, useRef, type Dispatch, type SetStateAction } from 'react';
 import { Link, useNavigate } from 'react-router';
 import type { Row } from '../api/client';
 import { keyOf } from '../live/events';
@@ -16,7 +17,7 @@ interface Props {
   filters: Filters;
   onFilters: (filters: Filters) => void;
   chosen: ReadonlySet<string>;
-  onChosen: (chosen: ReadonlySet<string>) => void;
+  onChosen: Dispatch<SetStateAction<ReadonlySet<string>>>;
   onAction: (action: Action, jobs: Target[]) => void;
 }
 
@@ -26,6 +27,7 @@ const columns: { name: string; sort?: SortColumn }[] = [
   { name: 'Name', sort: 'name' },
   { name: 'Namespace', sort: 'namespace' },
   { name: 'Status', sort: 'status' },
+  { name: 'Progress' },
   { name: 'Kind', sort: 'kind' },
   { name: 'Workers' },
   { name: 'Run time' },
@@ -43,12 +45,17 @@ export function JobsTable({ rows, filters, onFilters, chosen, onChosen, onAction
   const below = virtual.getTotalSize() - (items.at(-1)?.end ?? 0);
   const active = columns.findIndex((column) => column.sort === filters.sort);
   const allChosen = rows.length > 0 && rows.every((row) => chosen.has(keyOf(row)));
-  const choose = (row: Row, isChosen: boolean) => {
-    const next = new Set(chosen);
-    if (isChosen) next.add(keyOf(row));
-    else next.delete(keyOf(row));
-    onChosen(next);
-  };
+  // Rows are memoized, so what they get must not be new each time.
+  const choose = useCallback(
+    (row: Row, isChosen: boolean) =>
+      onChosen((before) => {
+        const next = new Set(before);
+        if (isChosen) next.add(keyOf(row));
+        else next.delete(keyOf(row));
+        return next;
+      }),
+    [onChosen],
+  );
 
   return (
     <div className="tr-scroll" ref={scroll} tabIndex={0} role="region" aria-label="Table of jobs">
@@ -113,6 +120,7 @@ interface RowProps {
 
 const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAction }: RowProps) {
   const navigate = useNavigate();
+  const progress = row.trainerStatus?.progressPercentage ?? undefined;
   return (
     <Tr aria-rowindex={index + 2}>
       <Td select={{ rowIndex: index, isSelected: isChosen, onSelect: (_, isSelected) => onChoose(row, isSelected) }} />
@@ -122,7 +130,9 @@ const JobRow = memo(function JobRow({ row, index, isChosen, now, onChoose, onAct
       <Td dataLabel="Namespace">{row.namespace}</Td>
       <Td dataLabel="Status" title={row.message}>
         <Status status={row.status} />
-        {row.status === 'Running' && row.trainerStatus?.progressPercentage !== undefined && ` ${row.trainerStatus.progressPercentage}%`}
+      </Td>
+      <Td dataLabel="Progress">
+        {progress === undefined ? '–' : <Progress value={progress} size="sm" measureLocation="outside" aria-label={`Progress of ${row.name}`} />}
       </Td>
       <Td dataLabel="Kind">{row.kind}</Td>
       <Td dataLabel="Workers">{row.readyWorkers || `0/${row.numNodes}`}</Td>

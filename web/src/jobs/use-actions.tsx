@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Alert, AlertActionCloseButton, AlertGroup, Button, List, ListItem, Modal, ModalBody, ModalFooter, ModalHeader } from '@patternfly/react-core';
-import { useState, type ReactNode } from 'react';
+import { useCallback, useState, type ReactNode } from 'react';
 import type { Problem } from '../api/client';
 import { useSession } from '../session/session';
 import { ProblemAlert } from '../shared/states';
@@ -13,26 +13,37 @@ interface Result {
   failed: { job: Target; problem: Problem }[];
 }
 
-/** useActions runs actions on jobs: it asks before it deletes, and shows the result. */
-export function useActions(onDone?: (action: Action) => void): { start: (action: Action, jobs: Target[]) => void; dialogs: ReactNode } {
+/** useActions runs actions on jobs: it asks before anything is lost, and shows the result. After a success, onDone gets the jobs that exist then. */
+export function useActions(onDone: (jobs: Target[]) => void): { start: (action: Action, jobs: Target[]) => void; dialogs: ReactNode } {
   const { client } = useSession();
   const [asked, setAsked] = useState<{ action: Action; jobs: Target[] }>();
   const [result, setResult] = useState<Result>();
 
-  const run = async (action: Action, jobs: Target[]) => {
-    setAsked(undefined);
-    const failed: Result['failed'] = [];
-    for (const job of jobs) {
-      await action.run(client, job).catch((problem: Problem) => failed.push({ job, problem }));
-    }
-    setResult({ action, done: jobs.length - failed.length, failed });
-    if (failed.length === 0) onDone?.(action);
-  };
+  const run = useCallback(
+    async (action: Action, jobs: Target[]) => {
+      setAsked(undefined);
+      const failed: Result['failed'] = [];
+      const after: Target[] = [];
+      for (const job of jobs) {
+        await action.run(client, job).then(
+          (name) => name && after.push({ ...job, name }),
+          (problem: Problem) => failed.push({ job, problem }),
+        );
+      }
+      setResult({ action, done: jobs.length - failed.length, failed });
+      if (failed.length === 0) onDone(after);
+    },
+    [client, onDone],
+  );
 
-  const start = (action: Action, jobs: Target[]) => {
-    if (action.id === 'delete' || jobs.length > 1) setAsked({ action, jobs });
-    else void run(action, jobs);
-  };
+  // Rows of the table are memoized with it.
+  const start = useCallback(
+    (action: Action, jobs: Target[]) => {
+      if (action.loss || jobs.length > 1) setAsked({ action, jobs });
+      else void run(action, jobs);
+    },
+    [run],
+  );
 
   const dialogs = (
     <>
@@ -40,7 +51,7 @@ export function useActions(onDone?: (action: Action) => void): { start: (action:
         <Modal isOpen variant="small" onClose={() => setAsked(undefined)} aria-labelledby="confirm-title">
           <ModalHeader title={`${asked.action.name} ${asked.jobs.length === 1 ? asked.jobs[0]?.name : `${asked.jobs.length} jobs`}?`} labelId="confirm-title" />
           <ModalBody>
-            {asked.action.id === 'delete' && <p>A deleted job, its pods and their logs cannot be restored.</p>}
+            {asked.action.loss && <p>{asked.action.loss}</p>}
             {asked.jobs.length > 1 && (
               <List>
                 {asked.jobs.slice(0, 20).map((job) => (
@@ -51,7 +62,7 @@ export function useActions(onDone?: (action: Action) => void): { start: (action:
             )}
           </ModalBody>
           <ModalFooter>
-            <Button variant={asked.action.id === 'delete' ? 'danger' : 'primary'} onClick={() => void run(asked.action, asked.jobs)}>
+            <Button variant={asked.action.loss ? 'danger' : 'primary'} onClick={() => void run(asked.action, asked.jobs)}>
               {asked.action.name}
             </Button>
             <Button variant="link" onClick={() => setAsked(undefined)}>

@@ -3,6 +3,7 @@
 import { createContext, useContext, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { useSession } from '../session/session';
 import { keyOf, type Jobs } from './events';
+import { keepNamespace, keptNamespace } from './namespace';
 import { JobWatch, type Connection, type Snapshot } from './watch';
 
 interface Live {
@@ -18,13 +19,19 @@ const LiveContext = createContext<Live | undefined>(undefined);
 export function LiveJobs({ children }: { children: ReactNode }) {
   const { token, signOut } = useSession();
   // An object, so that a watch that was refused can be started again.
-  const [chosen, setChosen] = useState({ namespace: '' });
+  const [chosen, setChosen] = useState(() => ({ namespace: keptNamespace() }));
   const watch = useMemo(() => new JobWatch(token, chosen.namespace, signOut), [token, chosen, signOut]);
   useEffect(() => {
     watch.start();
     return () => watch.stop();
   }, [watch]);
-  const live = useMemo(() => ({ watch, namespace: chosen.namespace, watchNamespace: (namespace: string) => setChosen({ namespace }) }), [watch, chosen]);
+  const live = useMemo(() => {
+    const watchNamespace = (namespace: string) => {
+      keepNamespace(namespace);
+      setChosen({ namespace });
+    };
+    return { watch, namespace: chosen.namespace, watchNamespace };
+  }, [watch, chosen]);
   return <LiveContext.Provider value={live}>{children}</LiveContext.Provider>;
 }
 
@@ -42,6 +49,13 @@ function useSnapshot<Part>(part: (snapshot: Snapshot) => Part): Part {
 export const useJobs = (): Jobs => useSnapshot((snapshot) => snapshot.jobs);
 export const useConnection = (): Connection => useSnapshot((snapshot) => snapshot.connection);
 
-/** useChanges is a number that grows with each change of a job. */
+/** useIsWatched is false while changes of a job are not received: its page must poll. */
+export function useIsWatched({ namespace }: { namespace: string }): boolean {
+  const { namespace: watched } = useLive();
+  const { state } = useConnection();
+  return (state === 'live' || state === 'connecting') && (!watched || watched === namespace);
+}
+
+/** useChanges is a number that is another one after each change of a job. */
 export const useChanges = (job: { kind: string; namespace: string; name: string }): number => useSnapshot((snapshot) => snapshot.changes.get(keyOf(job)) ?? 0);
 export const useRow = (job: { kind: string; namespace: string; name: string }) => useSnapshot((snapshot) => snapshot.jobs.rows.get(keyOf(job)));

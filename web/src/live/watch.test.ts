@@ -116,14 +116,52 @@ test('a connection that has lasted is resumed soon, without a banner', async () 
   expect(watch.get().connection.state).toBe('live');
 });
 
-test('a refusal is final and shown; a refused token signs out', async () => {
-  await start(() => Response.json({ message: 'no permission' }, { status: 403 }));
-  await vi.advanceTimersByTimeAsync(60_000);
+test('a refusal is shown until the permission is granted; a refused token signs out', async () => {
+  const refused = () => Response.json({ message: 'no permission' }, { status: 403 });
+  await start(refused, refused, ({ send }) => send(added, ...synced));
+  await vi.advanceTimersByTimeAsync(59_000);
   expect(requests.length).toBe(1);
   expect(watch.get().connection).toMatchObject({ state: 'refused', problem: { message: 'no permission' } });
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(requests.length).toBe(2);
+  expect(watch.get().connection.state).toBe('refused');
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(watch.get().connection.state).toBe('live');
   watch.stop();
   await start(() => Response.json({ message: 'expired' }, { status: 401 }));
   expect(refusedTokens.map((problem) => problem.message)).toEqual(['expired']);
+});
+
+test('a watch that starts over forgets the changes of jobs that were deleted meanwhile', async () => {
+  const another = { ...added, name: 'b', job: { ...added.job, name: 'b' } };
+  await start(
+    ({ send, end }) => {
+      send(added, another, ...synced);
+      setTimeout(() => {
+        send({ type: 'ERROR', code: 410, message: 'too old' });
+        end();
+      }, 1000);
+    },
+    ({ send }) => send(another, ...synced),
+  );
+  const before = watch.get().changes;
+  expect([...before.keys()]).toEqual(['TrainJob/vision/a', 'TrainJob/vision/b']);
+  await vi.advanceTimersByTimeAsync(5000);
+  expect([...watch.get().changes.keys()]).toEqual(['TrainJob/vision/b']);
+  // It is sent again, and may have changed.
+  expect(watch.get().changes.get('TrainJob/vision/b')).not.toBe(before.get('TrainJob/vision/b'));
+});
+
+test('a watch that connects again and again does not gather listeners', async () => {
+  const add = vi.spyOn(AbortSignal.prototype, 'addEventListener');
+  const remove = vi.spyOn(AbortSignal.prototype, 'removeEventListener');
+  await start(({ end }) => end());
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(requests.length).toBeGreaterThan(4);
+  const gathered = new Map<unknown, number>();
+  for (const signal of add.mock.contexts) gathered.set(signal, (gathered.get(signal) ?? 0) + 1);
+  for (const signal of remove.mock.contexts) gathered.set(signal, (gathered.get(signal) ?? 0) - 1);
+  expect(Math.max(...gathered.values())).toBeLessThan(3);
 });
 
 test('a page that is opened in the background connects when it is seen', async () => {
@@ -157,6 +195,16 @@ test('a stream is read while the page is visible', async () => {
   end();
   show(true);
   expect(signals.map((signal) => signal.aborted)).toEqual([true, true]);
+});
+
+test('a stream that fails is read again', async () => {
+  const read = vi.fn(() => (read.mock.calls.length < 3 ? Promise.reject(new Error('lost')) : Promise.resolve()));
+  const end = whileVisible(read);
+  await vi.advanceTimersByTimeAsync(500);
+  expect(read).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(read).toHaveBeenCalledTimes(3);
+  end();
 });
 
 test('a stream that is complete is not read again', async () => {

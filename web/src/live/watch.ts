@@ -2,6 +2,7 @@
 
 import { Problem } from '../api/client';
 import { applied, isSynced, keyOf, noJobs, UnknownJob, type Jobs, type WatchEvent } from './events';
+import { retryDelay, settled } from './retry';
 import { stream } from './sse';
 import { hiddenDelay } from './visible';
 
@@ -15,17 +16,14 @@ export type Connection =
 export interface Snapshot {
   jobs: Jobs;
   connection: Connection;
-  /** changes counts the events of each job, so that pages know when to read it again. */
+  /** changes is the number of the last event of each job, so that pages know when to read it again. */
   changes: ReadonlyMap<string, number>;
 }
 
-/** Delay before the first attempt to connect again, and the longest. */
-const firstDelay = 500;
-const longestDelay = 15_000;
+/** Permissions are granted by people: a refused watch is tried again after this time. */
+const refusedDelay = 60_000;
 /** Changes are shown together, at most this often. */
 const batch = 100;
-/** A connection that lasts so long is no failure. One that is refused after some events is. */
-const settled = 10_000;
 
 /**
  * JobWatch is the one connection of the page that receives all changes of jobs. It resumes
@@ -37,6 +35,7 @@ export class JobWatch {
   private stopped = new AbortController();
   private current = new AbortController();
   private pending: WatchEvent[] = [];
+  private events = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private hidden: ReturnType<typeof setTimeout> | undefined;
   private wake: () => void = () => {};
@@ -103,18 +102,21 @@ export class JobWatch {
       if (Date.now() - began >= settled) failures = 0;
       failures++;
       if (!this.handle(current.signal.aborted ? current.signal.reason : ended, failures)) return;
-      await this.untilAwake(Math.min(firstDelay * 2 ** (failures - 1), longestDelay));
+      await this.untilAwake(this.snapshot.connection.state === 'refused' ? refusedDelay : retryDelay(failures));
     }
   }
 
   private untilAwake(delay: number) {
     return new Promise<void>((resolve) => {
-      const timer = delay === Infinity ? undefined : setTimeout(resolve, delay);
-      this.wake = () => {
+      const { signal } = this.stopped;
+      const wake = () => {
         clearTimeout(timer);
+        signal.removeEventListener('abort', wake);
         resolve();
       };
-      this.stopped.signal.addEventListener('abort', () => resolve(), { once: true });
+      const timer = delay === Infinity ? undefined : setTimeout(wake, delay);
+      this.wake = wake;
+      signal.addEventListener('abort', wake);
     });
   }
 
@@ -126,7 +128,7 @@ export class JobWatch {
       query.set('trainJobVersion', versions.TrainJob ?? '');
       query.set('mpiJobVersion', versions.MPIJob ?? '');
     } else {
-      this.publish({ ...this.snapshot, jobs: noJobs });
+      this.publish({ ...this.snapshot, jobs: noJobs, changes: new Map() });
     }
     return `/api/v1/watch/jobs?${query}`;
   }
@@ -151,8 +153,8 @@ export class JobWatch {
       return false;
     }
     if (problem.code === 403) {
-      this.publish({ ...this.snapshot, jobs: noJobs, connection: { state: 'refused', problem } });
-      return false;
+      this.publish({ jobs: noJobs, changes: new Map(), connection: { state: 'refused', problem } });
+      return true;
     }
     this.publish({ ...this.snapshot, connection: { state: 'lost', problem } });
     return true;
@@ -182,7 +184,7 @@ export class JobWatch {
     const changes = new Map(this.snapshot.changes);
     for (const event of events) {
       if (event.type === 'DELETED') changes.delete(keyOf(event));
-      else if (event.type !== 'SYNCED') changes.set(keyOf(event), (changes.get(keyOf(event)) ?? 0) + 1);
+      else if (event.type !== 'SYNCED') changes.set(keyOf(event), ++this.events);
     }
     this.publish({ jobs, changes, connection: isSynced(jobs) ? { state: 'live' } : this.snapshot.connection });
   }

@@ -2,6 +2,7 @@
 
 import { beforeEach, expect, test, vi } from 'vitest';
 import { draftOf, keepDraft } from '../create/draft';
+import { keepNamespace, keptNamespace } from '../live/namespace';
 import { forget, keep, keptCredentials } from './credentials';
 
 let stored: Map<string, string>;
@@ -14,20 +15,25 @@ beforeEach(() => {
   });
 });
 
-test('signing out removes token and draft', () => {
+test('signing out removes all that is kept', () => {
   keep({ token: 't', defaultNamespace: 'vision' });
-  keepDraft('env: [{name: PASSWORD, value: secret}]');
+  keepDraft({ origin: '', text: 'env: [{name: PASSWORD, value: secret}]' });
+  keepNamespace('vision');
   expect(keptCredentials()).toEqual({ token: 't', defaultNamespace: 'vision' });
   forget(false);
   expect([...stored]).toEqual([]);
 });
 
-test('an expired token is removed, and the draft is kept', () => {
+test('an expired token is removed; draft and namespace are kept', () => {
   keep({ token: 't', defaultNamespace: '' });
-  keepDraft('draft');
+  keepDraft({ origin: 'clone=a/trainjobs/b', text: 'draft' });
+  keepNamespace('vision');
   forget(true);
   expect(keptCredentials()).toBeUndefined();
-  expect(draftOf()).toBe('draft');
+  expect(draftOf('')).toBe('draft');
+  expect(keptNamespace()).toBe('vision');
+  keepNamespace('');
+  expect(keptNamespace()).toBe('');
 });
 
 test.each(['', 'no JSON', 'null', '{}', '{"token": 5}', '"text"'])('%j is not a kept token', (text) => {

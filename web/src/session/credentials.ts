@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { removeDraft } from '../create/draft';
+import { removeNamespace } from '../live/namespace';
 
 /** The token is in memory; see ADR 24. */
 export interface Credentials {
@@ -26,9 +27,11 @@ export function keptCredentials(): Credentials | undefined {
 
 /**
  * forget removes what is kept. The draft may contain secrets, so it is removed when the user signs
- * out. When a token expires, it is not: the user signs in again and continues.
+ * out. When a token expires, only the token is: the user signs in again and continues.
  */
 export function forget(hasExpired: boolean) {
   sessionStorage.removeItem(kept);
-  if (!hasExpired) removeDraft();
+  if (hasExpired) return;
+  removeDraft();
+  removeNamespace();
 }

@@ -125,7 +125,7 @@ function ConnectionBanner() {
         <Alert
           variant="warning"
           isInline
-          title="You have no permission to watch these jobs. The page does not change when jobs do"
+          title="You have no permission to watch these jobs. The page of a job reads it again every 10 seconds"
           actionLinks={<Link to="/jobs">Choose a namespace</Link>}
           component="h2"
         >

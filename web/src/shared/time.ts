@@ -32,4 +32,14 @@ export function useNow(interval = 1000): number {
   return now;
 }
 
+/** useSettled is a value once it has not changed for some time: what a user types, for requests. */
+export function useSettled<Value>(value: Value, delay = 400): Value {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), delay);
+    return () => clearTimeout(timer);
+  }, [value, delay]);
+  return settled;
+}
+
 export const localTime = (time: string) => new Date(time).toLocaleString();
