@@ -179,7 +179,7 @@ func TestProgressByTrainersProtocol(t *testing.T) {
 	before := metrics.refusedReports()
 	server.wants(t, ada, "POST", jobs, manifest(t, "TrainJob", "intruder", trainersProtocol), 201)
 	intruder := &theJob{t: t, client: api, namespace: ada.namespace, object: &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: ada.namespace, Name: "intruder"}}}
-	intruder.waitForLog("answer 403")
+	intruder.waitForLog("answer 401") // its token is for its own address
 	if after := metrics.refusedReports(); after <= before {
 		t.Errorf("%v reports were refused before, and %v after a refusal", before, after)
 	}
