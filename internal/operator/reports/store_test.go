@@ -3,9 +3,11 @@
 package reports
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -78,6 +80,46 @@ func TestPublishedAtMostEveryTenSeconds(t *testing.T) {
 	<-s.notified
 	if key := <-s.notified; key != first.Key || *s.Published("1", false).TrainerStatus.Step != 2 {
 		t.Errorf("%v was notified, with %+v", key, s.Published("1", false).TrainerStatus)
+	}
+}
+
+// A job that repeats its lines and computes nothing new causes no write, whatever the clock
+// says, and its progress keeps its time.
+func TestSilenceCausesNoWrite(t *testing.T) {
+	s := newStored(t)
+	output, err := activity.NewOutput("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func() {
+		a := spinning()
+		a.Progress = output.Progress(s.clock.Now())
+		s.AddActivity(first, a)
+	}
+	for step := range 2 {
+		output.Line(fmt.Appendf(nil, `trireme: {"step": %d, "of": 100, "loss": 0.5}`, step), s.clock.Now())
+		report()
+		s.clock.Step(time.Minute)
+	}
+	<-s.notified
+	s.publish()
+	for len(s.notified) > 0 {
+		<-s.notified
+	}
+	before := s.Published("1", true)
+	if before.TrainerStatus.EstimatedRemainingSeconds == nil {
+		t.Fatalf("no remaining time: %+v", before.TrainerStatus)
+	}
+	for range 20 {
+		report()
+		s.clock.Step(time.Minute)
+		s.publish()
+	}
+	if diff := cmp.Diff(before, s.Published("1", true)); diff != "" || len(s.notified) != 0 {
+		t.Errorf("%d notifications, reported (-before +after):\n%s", len(s.notified), diff)
+	}
+	if points := len(s.Curves("1")[0].Points); points != 2 {
+		t.Errorf("the curve has %d points, want 2", points)
 	}
 }
 
