@@ -80,6 +80,8 @@ type entry struct {
 	// latest is nil until the launcher's agent has reported.
 	latest     *protocol.Activity
 	receivedAt time.Time
+	// firstRank is when the first rank was started. It stays when that rank has exited.
+	firstRank  time.Time
 	verdict    activity.Verdict
 	stragglers map[int]bool
 	// published is what the status may show.
@@ -133,6 +135,7 @@ func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.Act
 	}
 	one.history.Add(now, report)
 	one.latest, one.receivedAt = report, now
+	one.noteFirstRank()
 	reply := protocol.ActivityReply{IntervalSeconds: int(reports.Interval(len(s.jobs)).Seconds())}
 	var slow []activity.Straggler
 	if one.settings != nil {
@@ -181,18 +184,26 @@ func (s *Store) judge(one *entry, now time.Time) (slow []activity.Straggler) {
 	return slow
 }
 
+// noteFirstRank ignores small differences: agents measure when a process was started.
+func (e *entry) noteFirstRank() {
+	_, first := activity.Summary(e.latest)
+	if !first.IsZero() && (e.firstRank.IsZero() || first.Before(e.firstRank.Add(-time.Second))) {
+		e.firstRank = first
+	}
+}
+
 // reported is what the status should show.
 func (e *entry) reported() *diagnosis.Reported {
 	shown := &diagnosis.Reported{Restart: e.start.Restart, TrainerStatus: e.training.Status()}
 	if e.latest == nil {
 		return shown
 	}
-	running, first := activity.Summary(e.latest)
+	running, _ := activity.Summary(e.latest)
 	total := int32(running)
 	if e.settings != nil {
 		total = e.settings.Total
 	}
-	shown.FirstRank, shown.Ranks = first, &training.Ranks{Running: int32(running), Total: total}
+	shown.FirstRank, shown.Ranks = e.firstRank, &training.Ranks{Running: int32(running), Total: total}
 	if !e.verdict.Stalled {
 		return shown
 	}

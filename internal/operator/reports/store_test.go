@@ -91,8 +91,12 @@ func TestSilenceCausesNoWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reportsSent := 0
 	report := func() {
 		a := spinning()
+		// An agent that was restarted measures the start of its ranks again.
+		reportsSent++
+		a.Hosts[0].Ranks[0].Started = now.Add(time.Duration(reportsSent%7-3) * time.Microsecond)
 		a.Progress = output.Progress(s.clock.Now())
 		s.AddActivity(first, a)
 	}
@@ -143,6 +147,20 @@ func TestHangIsFound(t *testing.T) {
 	s.AddActivity(first, spinning())
 	if again := s.Published("1", true); again.Stall != nil || *again.TrainerStatus.Step != 5 {
 		t.Errorf("after a step: %+v", again)
+	}
+}
+
+// The start of the first rank stays when that rank has exited.
+func TestFirstRankStays(t *testing.T) {
+	s := newStored(t)
+	s.AddActivity(first, spinning())
+	later := spinning()
+	for i := range later.Hosts[0].Ranks {
+		later.Hosts[0].Ranks[i].Started = now.Add(time.Hour)
+	}
+	s.AddActivity(first, later)
+	if got := s.Published("1", true).FirstRank; !got.Equal(now) {
+		t.Errorf("the first rank was started at %s, want %s", got, now)
 	}
 }
 
