@@ -215,7 +215,7 @@ func (r *Reconciler) reportedOf(scope *scope) *diagnosis.Reported {
 		return nil
 	}
 	j := scope.job
-	r.reports.Configure(j.UID, reports.Settings{Hang: j.Hang, Total: j.WorldSize()})
+	r.reports.Configure(j.UID, reports.Settings{Hang: j.Hang, Total: j.WorldSize(), Stalled: scope.previous.Stalled.Yes})
 	finishes := false
 	for _, pod := range scope.observed.Launchers {
 		finishes = finishes || hasEnded(pod)

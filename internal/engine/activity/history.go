@@ -27,6 +27,8 @@ type History struct {
 	// progressAt is when the job last made progress; examinations counts those since then.
 	progressAt   time.Time
 	examinations int
+	// hasProgressed: a report showed progress since an earlier one.
+	hasProgressed bool
 	// examinedAt and examined are the last examination.
 	examinedAt time.Time
 	examined   []rankState
@@ -73,6 +75,7 @@ func (h *History) Add(receivedAt time.Time, a *protocol.Activity) {
 	if !moved && a.Examined {
 		moved = h.examine(receivedAt, ranks)
 	}
+	h.hasProgressed = h.hasProgressed || moved && !isFirst
 	if moved {
 		h.progressAt, h.examinations, h.computing, h.examined, h.examinedAt = receivedAt, 0, nil, nil, time.Time{}
 	}

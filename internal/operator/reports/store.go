@@ -47,6 +47,8 @@ type Settings struct {
 	Hang job.Hang
 	// Total is the number of ranks.
 	Total int32
+	// Stalled is set if the status says so. A new leader learns it from there.
+	Stalled bool
 }
 
 // Store keeps what running jobs have reported. Package operator reads from it, and is
@@ -81,8 +83,10 @@ type entry struct {
 	latest     *protocol.Activity
 	receivedAt time.Time
 	// firstRank is when the first rank was started. It stays when that rank has exited.
-	firstRank  time.Time
-	verdict    activity.Verdict
+	firstRank time.Time
+	verdict   activity.Verdict
+	// isStalled stays until the job makes progress.
+	isStalled  bool
 	stragglers map[int]bool
 	// published is what the status may show.
 	published *diagnosis.Reported
@@ -104,9 +108,14 @@ func (s *Store) OnChange(notify func(Key), straggler func(Key, activity.Straggle
 func (s *Store) Configure(uid types.UID, settings Settings) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if one := s.jobs[uid]; one != nil {
-		one.settings = &settings
+	one := s.jobs[uid]
+	if one == nil {
+		return
 	}
+	if one.settings == nil {
+		one.isStalled = settings.Stalled
+	}
+	one.settings = &settings
 }
 
 // AddProgress adds what a program has reported.
@@ -167,13 +176,13 @@ func (s *Store) of(start Start) *entry {
 
 // judge returns the stragglers that were not known yet.
 func (s *Store) judge(one *entry, now time.Time) (slow []activity.Straggler) {
-	wasStalled := one.verdict.Stalled
 	one.verdict = activity.Judge(&one.history, now, activity.Settings{
 		After: one.settings.Hang.After, StragglerFactor: stragglerFactor, StragglerWindow: stragglerWindow,
 	})
-	if one.verdict.Stalled && !wasStalled {
+	if one.verdict.Stalled && !one.isStalled {
 		s.metrics.stalls.WithLabelValues(one.start.Namespace).Inc()
 	}
+	one.isStalled = one.verdict.Stalled || one.isStalled && !one.verdict.Progressing
 	for _, straggler := range one.verdict.Stragglers {
 		if !one.stragglers[straggler.Rank] {
 			one.stragglers[straggler.Rank] = true
@@ -204,6 +213,7 @@ func (e *entry) reported() *diagnosis.Reported {
 		total = e.settings.Total
 	}
 	shown.FirstRank, shown.Ranks = e.firstRank, &training.Ranks{Running: int32(running), Total: total}
+	shown.Progressing = e.verdict.Progressing
 	if !e.verdict.Stalled {
 		return shown
 	}

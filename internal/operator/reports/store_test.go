@@ -150,6 +150,40 @@ func TestHangIsFound(t *testing.T) {
 	}
 }
 
+// The next leader has no reports from before, but the status.
+func TestNextLeaderKeepsStall(t *testing.T) {
+	s := newStored(t)
+	hang := job.Hang{After: time.Minute}
+	s.AddActivity(first, spinning())
+	s.Configure("1", Settings{Hang: hang, Total: 4, Stalled: true})
+	if got := s.Published("1", true); got.Stall != nil || got.Progressing {
+		t.Errorf("after the first report: %+v, want neither a stall nor progress", got)
+	}
+	for range 30 {
+		s.clock.Step(5 * time.Second)
+		s.AddActivity(first, spinning())
+		s.Configure("1", Settings{Hang: hang, Total: 4, Stalled: true})
+	}
+	if got := s.Published("1", true); got.Stall == nil || got.Progressing {
+		t.Errorf("after two minutes: %+v, want a stall", got)
+	}
+	if count := s.count(t, "training_operator_stalls_total"); count != 0 {
+		t.Errorf("%v stalls were counted; the last leader has counted it", count)
+	}
+	s.AddProgress(first, stepOf(5))
+	s.AddActivity(first, spinning())
+	if got := s.Published("1", true); got.Stall != nil || !got.Progressing {
+		t.Errorf("after a step: %+v, want progress", got)
+	}
+	for range 30 {
+		s.clock.Step(5 * time.Second)
+		s.AddActivity(first, spinning())
+	}
+	if count := s.count(t, "training_operator_stalls_total"); count != 1 {
+		t.Errorf("%v stalls were counted after the next one, want 1", count)
+	}
+}
+
 // The start of the first rank stays when that rank has exited.
 func TestFirstRankStays(t *testing.T) {
 	s := newStored(t)
