@@ -4,6 +4,7 @@ package activity
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -198,25 +199,24 @@ func (h *History) maySerialize(computing []int, ranks []rankState) bool {
 	return len(hosts) == 1
 }
 
-// noteUnknown remembers the ranks of hosts that do not answer.
+// noteUnknown remembers the ranks of hosts that do not answer: those of the last report
+// that had some.
 func (h *History) noteUnknown(a *protocol.Activity) {
-	var unknown []unknownHost
-	for _, host := range a.Hosts {
-		if host.Unknown == "" {
-			continue
-		}
-		one := unknownHost{name: host.Name, why: host.Unknown}
-		for _, known := range h.unknown {
-			if known.name == host.Name {
-				one.ranks = known.ranks
-			}
-		}
-		for _, rank := range h.ranks {
-			if rank.host == host.Name {
-				one.ranks = append(one.ranks, rank.rank)
-			}
-		}
-		unknown = append(unknown, one)
+	ranks := map[string][]int{}
+	for _, host := range h.unknown {
+		ranks[host.name] = host.ranks
 	}
-	h.unknown = unknown
+	last := map[string][]int{}
+	for _, rank := range h.ranks {
+		last[rank.host] = append(last[rank.host], rank.rank)
+	}
+	maps.Copy(ranks, last)
+	h.unknown = nil
+	isNoted := map[string]bool{}
+	for _, host := range a.Hosts {
+		if host.Unknown != "" && !isNoted[host.Name] {
+			isNoted[host.Name] = true
+			h.unknown = append(h.unknown, unknownHost{name: host.Name, why: host.Unknown, ranks: ranks[host.Name]})
+		}
+	}
 }
