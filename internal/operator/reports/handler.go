@@ -115,7 +115,7 @@ func (h *Handler) leave(key Key) {
 // progress receives a report of Kubeflow Trainer's protocol. Like Trainer, it answers with
 // the report.
 func (h *Handler) progress(writer http.ResponseWriter, request *http.Request, key Key) {
-	start, ok := h.authorize(writer, request, key, false)
+	start, _, ok := h.authorize(writer, request, key, false)
 	if !ok || !h.enter(writer, key) {
 		return
 	}
@@ -136,48 +136,45 @@ func (h *Handler) progress(writer http.ResponseWriter, request *http.Request, ke
 
 // activity receives a report of the launcher's agent.
 func (h *Handler) activity(writer http.ResponseWriter, request *http.Request, key Key) {
-	start, ok := h.authorize(writer, request, key, true)
+	start, target, ok := h.authorize(writer, request, key, true)
 	if !ok || !h.enter(writer, key) {
 		return
 	}
 	defer h.leave(key)
-	body, ok := h.body(writer, request, protocol.MaxActivityBytes)
+	limits := reports.LimitsOf(target.Pods)
+	body, ok := h.body(writer, request, limits.Bytes)
 	if !ok {
 		return
 	}
-	report := &protocol.Activity{}
-	err := json.Unmarshal(body, report)
-	if err == nil && report.Progress != nil {
-		err = reports.Check(report.Progress)
-	}
+	report, err := reports.ParseActivity(body, limits)
 	if err != nil {
-		h.refuse(writer, http.StatusUnprocessableEntity, "Invalid", fmt.Sprintf("the body is not an activity: %v", err))
+		h.refuse(writer, http.StatusUnprocessableEntity, "Invalid", err.Error())
 		return
 	}
 	respond(writer, http.StatusOK, h.store.AddActivity(start, report))
 }
 
 // authorize checks that a pod of the job's current start reports.
-func (h *Handler) authorize(writer http.ResponseWriter, request *http.Request, key Key, forAll bool) (Start, bool) {
+func (h *Handler) authorize(writer http.ResponseWriter, request *http.Request, key Key, forAll bool) (Start, reports.Target, bool) {
 	user := h.authenticate(writer, request, job.ReportAudience(key.Kind, key.Namespace, key.Name))
 	if user == nil {
-		return Start{}, false
+		return Start{}, reports.Target{}, false
 	}
 	sender := senderOf(user)
 	start, target, err := h.jobs.Find(request.Context(), key, sender)
 	if apierrors.IsNotFound(err) {
 		h.refuse(writer, http.StatusNotFound, "NoJob", fmt.Sprintf("%s %s/%s does not exist", key.Kind, key.Namespace, key.Name))
-		return start, false
+		return start, target, false
 	}
 	if err != nil {
 		h.fail(writer, request, fmt.Errorf("read %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err))
-		return start, false
+		return start, target, false
 	}
 	if refused := reports.Refused(sender, target, forAll); refused != "" {
 		h.refuse(writer, http.StatusForbidden, string(refused), refused.Message(sender, target))
-		return start, false
+		return start, target, false
 	}
-	return start, true
+	return start, target, true
 }
 
 // authenticate returns the user of the request's token; nil after an error response.

@@ -163,15 +163,17 @@ func TestReports(t *testing.T) {
 			want          int
 			wantReason    string
 		}{
-			"no token":               {body: progress(1), want: http.StatusUnauthorized, wantReason: "NoToken"},
-			"no real token":          {token: "a.b.c", body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
-			"another audience":       {token: r.token(workers[0], audienceOf(other)), body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
-			"not bound to a pod":     {token: r.token(nil, audienceOf(one)), body: progress(1), want: http.StatusForbidden, wantReason: string(reports.RefusedUnbound)},
-			"a pod of another job":   {token: r.token(otherLauncher, audienceOf(one)), body: progress(99), want: http.StatusForbidden, wantReason: string(reports.RefusedOtherJob)},
-			"a worker for all ranks": {token: ofWorker, suffix: protocol.ActivitySuffix, body: activityOf("one-worker-0"), want: http.StatusForbidden, wantReason: string(reports.RefusedRole)},
-			"no report":              {token: ofWorker, body: "{}", want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
-			"too much":               {token: ofWorker, body: progress(101), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
-			"too long":               {token: ofWorker, body: strings.Repeat(" ", 300<<10), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
+			"no token":                {body: progress(1), want: http.StatusUnauthorized, wantReason: "NoToken"},
+			"no real token":           {token: "a.b.c", body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
+			"another audience":        {token: r.token(workers[0], audienceOf(other)), body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
+			"not bound to a pod":      {token: r.token(nil, audienceOf(one)), body: progress(1), want: http.StatusForbidden, wantReason: string(reports.RefusedUnbound)},
+			"a pod of another job":    {token: r.token(otherLauncher, audienceOf(one)), body: progress(99), want: http.StatusForbidden, wantReason: string(reports.RefusedOtherJob)},
+			"a worker for all ranks":  {token: ofWorker, suffix: protocol.ActivitySuffix, body: activityOf("one-worker-0"), want: http.StatusForbidden, wantReason: string(reports.RefusedRole)},
+			"no report":               {token: ofWorker, body: "{}", want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too much":                {token: ofWorker, body: progress(101), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too many hosts":          {token: ofLauncher, suffix: protocol.ActivitySuffix, body: activityOf(make([]string, 100)...), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too long, for all ranks": {token: ofLauncher, suffix: protocol.ActivitySuffix, body: strings.Repeat(" ", 3<<20), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
+			"too long":                {token: ofWorker, body: strings.Repeat(" ", 300<<10), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
 		} {
 			code, answer := r.post(one, tc.suffix, tc.token, tc.body)
 			if code != tc.want || !strings.Contains(answer, fmt.Sprintf("%q", tc.wantReason)) {
