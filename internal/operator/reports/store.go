@@ -76,8 +76,8 @@ type entry struct {
 	training reports.Training
 	// written is the last progress in the output, which every report repeats.
 	written *protocol.Progress
-	// posted is the last progress that a program reported itself.
-	posted  *protocol.Progress
+	// newest is the last new progress, from the output or from a program itself.
+	newest  *protocol.Progress
 	history activity.History
 	// latest is nil until the launcher's agent has reported.
 	latest     *protocol.Activity
@@ -122,7 +122,7 @@ func (s *Store) Configure(uid types.UID, settings Settings) {
 func (s *Store) AddProgress(start Start, progress *protocol.Progress) {
 	s.mutex.Lock()
 	one := s.of(start)
-	one.posted = progress
+	one.newest = progress
 	one.training.Add(s.clock.Now(), progress)
 	s.metrics.received.WithLabelValues("progress").Inc()
 	s.mutex.Unlock()
@@ -135,13 +135,11 @@ func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.Act
 	s.mutex.Lock()
 	one := s.of(start)
 	if report.Progress != nil && !reflect.DeepEqual(report.Progress, one.written) {
-		one.written = report.Progress
+		one.written, one.newest = report.Progress, report.Progress
 		one.training.Add(now, report.Progress)
 	}
-	if report.Progress == nil {
-		// A program that reports by itself makes progress, too.
-		report.Progress = one.posted
-	}
+	// A program that reports by itself makes progress, too, whatever it once wrote.
+	report.Progress = one.newest
 	one.history.Add(now, report)
 	one.latest, one.receivedAt = report, now
 	one.noteFirstRank()
@@ -318,7 +316,7 @@ func (s *Store) Finish(uid types.UID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if one := s.jobs[uid]; one != nil {
-		one.history, one.latest, one.written, one.posted, one.stragglers = activity.History{}, nil, nil, nil, nil
+		one.history, one.latest, one.written, one.newest, one.stragglers = activity.History{}, nil, nil, nil, nil
 	}
 	s.writes.Forget(uid)
 }

@@ -150,6 +150,34 @@ func TestHangIsFound(t *testing.T) {
 	}
 }
 
+// A line of the output that is repeated in each report does not hide what the program
+// reports itself later.
+func TestNewestProgressCounts(t *testing.T) {
+	s := newStored(t)
+	report := func() {
+		a := spinning()
+		a.Progress = stepOf(1)
+		s.AddActivity(first, a)
+	}
+	report()
+	s.Configure("1", Settings{Hang: job.Hang{After: time.Minute}, Total: 4})
+	for step := range int64(30) {
+		s.clock.Step(5 * time.Second)
+		s.AddProgress(first, stepOf(2+step))
+		report()
+	}
+	if got := s.Published("1", true); got.Stall != nil || *got.TrainerStatus.Step != 31 {
+		t.Errorf("stall %+v, step %d; want none, step 31", got.Stall, *got.TrainerStatus.Step)
+	}
+	// A new line is newer than what was posted before.
+	a := spinning()
+	a.Progress = stepOf(40)
+	s.AddActivity(first, a)
+	if got := *s.Published("1", true).TrainerStatus.Step; got != 40 {
+		t.Errorf("step %d, want 40", got)
+	}
+}
+
 // The next leader has no reports from before, but the status.
 func TestNextLeaderKeepsStall(t *testing.T) {
 	s := newStored(t)
