@@ -9,12 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/activity"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 )
 
 type stored struct {
@@ -239,6 +241,56 @@ func TestNewStartForgetsReports(t *testing.T) {
 	s.Forget("1")
 	if got := s.Published("1", true); got != nil {
 		t.Errorf("after the deletion: %+v", got)
+	}
+}
+
+// Jobs that report no more do not lengthen the interval of the others.
+func TestIntervalCountsReportingJobs(t *testing.T) {
+	s := newStored(t)
+	interval := func(uid int) int {
+		start := first
+		start.UID = types.UID(fmt.Sprint(uid))
+		return s.AddActivity(start, spinning()).IntervalSeconds
+	}
+	const jobs = 1000
+	all := func() {
+		for uid := range jobs {
+			interval(uid)
+		}
+		s.clock.Step(countAge)
+	}
+	all()
+	if got := interval(0); got != jobs/reports.WritesPerSecond {
+		t.Errorf("%d jobs report every %d s, want %d", jobs, got, jobs/reports.WritesPerSecond)
+	}
+	for uid := 1; uid < jobs; uid++ {
+		s.Finish(types.UID(fmt.Sprint(uid)))
+	}
+	s.clock.Step(countAge)
+	if got := interval(0); got != int(reports.MinInterval.Seconds()) {
+		t.Errorf("one job beside %d finished ones reports every %d s", jobs-1, got)
+	}
+	s = newStored(t)
+	all()
+	s.clock.Step(silentAfter)
+	if got := interval(0); got != int(reports.MinInterval.Seconds()) {
+		t.Errorf("one job beside %d suspended ones reports every %d s", jobs-1, got)
+	}
+}
+
+// The launcher's last report may come after the status was written.
+func TestFinishedJobIgnoresReports(t *testing.T) {
+	s := newStored(t)
+	s.AddActivity(first, spinning())
+	s.Finish("1")
+	s.clock.Step(time.Minute)
+	s.AddActivity(first, spinning())
+	s.AddProgress(first, stepOf(1))
+	if len(s.notified) != 1 {
+		t.Errorf("%d notifications, want that of the first report", len(s.notified))
+	}
+	if ranks, _ := s.Ranks("1"); ranks != nil || s.Published("1", true).TrainerStatus != nil {
+		t.Errorf("a finished job has ranks %+v, progress %+v", ranks, s.Published("1", true).TrainerStatus)
 	}
 }
 
