@@ -91,3 +91,20 @@ func TestActivityIsLimited(t *testing.T) {
 		})
 	}
 }
+
+// Reads of the server are no reports.
+func TestOnlyRefusedReportsAreCounted(t *testing.T) {
+	s, handler := handled(t)
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		path := reports.ReadPath(job.KindTrainJob, "team", "bert", reports.PartRanks)
+		if method == http.MethodPost {
+			path = "/apis/" + job.ReportAudience(job.KindTrainJob, "team", "bert")
+		}
+		if code, status := send(handler, method, path, "invalid", ""); code != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", method, code, status.Message)
+		}
+	}
+	if refused := s.count(t, "training_operator_reports_refused_total"); refused != 1 {
+		t.Errorf("%v refused reports were counted, want 1", refused)
+	}
+}
