@@ -155,7 +155,7 @@ test-all: bin/peers/mpi-operator test ## Run make test with more schedules and j
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Run the fuzz tests of rules, protocols and parsers, FUZZTIME each (default: 1m)
-	@for package in ./internal/engine/validation ./internal/agent ./internal/engine/mpi ./internal/engine/diagnosis ./internal/engine/plan ./internal/initializer ./internal/server/grpcapi ./internal/server/grpcapi/objects ./internal/server/rest ./internal/server/jobwatch ./internal/engine/redact; do \
+	@for package in ./internal/engine/validation ./internal/agent ./internal/engine/mpi ./internal/engine/diagnosis ./internal/engine/plan ./internal/initializer ./internal/server/grpcapi ./internal/server/grpcapi/objects ./internal/server/rest ./internal/server/jobwatch ./internal/engine/redact ./internal/engine/activity ./internal/engine/reports; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done; \

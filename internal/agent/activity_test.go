@@ -182,7 +182,11 @@ func TestLaunchWithoutOperator(t *testing.T) {
 		environment []string
 		wantLog     string
 	}{
-		"it refuses": {change: answering(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }), wantLog: "the operator answers 403 Forbidden"},
+		"it refuses": {change: answering(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }), wantLog: "the operator answers 403 Forbidden\n"},
+		"it says why": {change: answering(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"kind": "Status", "message": "too many ranks"}`)
+		}), wantLog: "the operator answers 422 Unprocessable Entity: too many ranks"},
 		"it does not answer": {change: func(t *testing.T, operator *listeningOperator) {
 			hang := make(chan struct{})
 			t.Cleanup(func() { close(hang) }) // Before the server is closed, which waits for it.
@@ -357,6 +361,15 @@ func TestLineWriter(t *testing.T) {
 				t.Errorf("%d bytes are kept", len(writer.rest))
 			}
 		})
+	}
+}
+
+func TestRanksOfHostAreLimited(t *testing.T) {
+	if host := hostOf(make([]rankProcess, protocol.MaxRanksOfHost)); len(host.Ranks) != protocol.MaxRanksOfHost || host.Unknown != "" {
+		t.Errorf("%d ranks, unknown: %q", len(host.Ranks), host.Unknown)
+	}
+	if host := hostOf(make([]rankProcess, protocol.MaxRanksOfHost+1)); len(host.Ranks) != 0 || host.Unknown == "" {
+		t.Errorf("%d ranks, unknown: %q", len(host.Ranks), host.Unknown)
 	}
 }
 

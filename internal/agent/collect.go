@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -48,10 +49,18 @@ func (w *Worker) answerRanks(payload []byte) any {
 // host returns the ranks below the agent.
 func (rr *rankReader) host(question ranksQuestion) protocol.Host {
 	ranks := rr.read()
-	if question.Examine {
+	if question.Examine && len(ranks) <= protocol.MaxRanksOfHost {
 		rr.examining.Lock()
 		examine(ranks, question.Peers)
 		rr.examining.Unlock()
+	}
+	return hostOf(ranks)
+}
+
+// hostOf is a host with ranks, as far as they are reported.
+func hostOf(ranks []rankProcess) protocol.Host {
+	if len(ranks) > protocol.MaxRanksOfHost {
+		return protocol.Host{Unknown: fmt.Sprintf("it has more than %d ranks", protocol.MaxRanksOfHost)}
 	}
 	var host protocol.Host
 	for _, one := range ranks {

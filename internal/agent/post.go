@@ -97,13 +97,24 @@ func (p *poster) post(ctx context.Context, a *protocol.Activity) (protocol.Activ
 		return protocol.ActivityReply{}, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return protocol.ActivityReply{}, fmt.Errorf("the operator answers %s", response.Status)
+		return protocol.ActivityReply{}, refusedWith(response.Status, content)
 	}
 	var reply protocol.ActivityReply
 	if err := json.Unmarshal(content, &reply); err != nil {
 		return protocol.ActivityReply{}, fmt.Errorf("the operator's answer is not JSON: %w", err)
 	}
 	return reply, nil
+}
+
+// refusedWith is the error for an answer of the operator, with the reason that it gives.
+func refusedWith(status string, content []byte) error {
+	var refusal struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(content, &refusal) != nil || refusal.Message == "" {
+		return fmt.Errorf("the operator answers %s", status)
+	}
+	return fmt.Errorf("the operator answers %s: %s", status, refusal.Message)
 }
 
 // trust creates a client for the current CA. It uses no proxy of the container: a proxy

@@ -30,6 +30,9 @@ type rankReader struct {
 	// ranks are the ranks of processes, or notRank: reading every environment again and again
 	// would cost most of the time.
 	ranks map[image]int
+	// booted is read once: the clock may be adjusted meanwhile, and a process was started at
+	// one time only.
+	booted time.Time
 	// examining allows one examination at a time: a thread has at most one tracer.
 	examining sync.Mutex
 }
@@ -39,7 +42,7 @@ type image struct{ id, start, stack int64 }
 
 const notRank = -1
 
-func newRankReader() *rankReader { return &rankReader{ranks: map[image]int{}} }
+func newRankReader() *rankReader { return &rankReader{ranks: map[image]int{}, booted: bootTime()} }
 
 // rankProcess is a rank with its processes: a shell that mpirun has started, the program,
 // its helpers.
@@ -129,14 +132,14 @@ func (pt processTree) below(id int) []int {
 func (rr *rankReader) read() []rankProcess {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
-	tree, booted := readProcessTree(), bootTime()
+	tree := readProcessTree()
 	known := map[image]int{}
 	var ranks []rankProcess
 	var visit func(id int)
 	visit = func(id int) {
 		for _, child := range tree.children[id] {
 			if rank := rr.rankOf(tree.processes[child], known); rank != notRank {
-				ranks = append(ranks, tree.rank(child, rank, booted))
+				ranks = append(ranks, tree.rank(child, rank, rr.booted))
 			} else {
 				visit(child)
 			}

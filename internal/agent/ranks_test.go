@@ -143,6 +143,10 @@ func TestWorkerFindsRanks(t *testing.T) {
 	if diff := cmp.Diff([]int{2, 7, 11}, rankNumbers(host)); diff != "" {
 		t.Fatalf("ranks (-want +got):\n%s", diff)
 	}
+	started := map[int]time.Time{}
+	for _, rank := range host.Ranks {
+		started[rank.Rank] = rank.Started
+	}
 	for rank, want := range map[int]struct {
 		pid   int
 		state string
@@ -156,6 +160,9 @@ func TestWorkerFindsRanks(t *testing.T) {
 		}
 		if age := began.Sub(got.Started); age > time.Second || age < -patience {
 			t.Errorf("rank %d started %s before the test", rank, age)
+		}
+		if !got.Started.Equal(started[rank]) {
+			t.Errorf("rank %d was started at %s, and then at %s", rank, started[rank], got.Started)
 		}
 	}
 	_ = syscall.Kill(spinning, syscall.SIGKILL)

@@ -65,6 +65,8 @@ Objects that you no longer request are not deleted.`,
 	flags.StringVar(&p.isolation, "isolation", string(defaults.Isolation), "Which pods a job can reach: Namespace (all jobs of the namespace), Job (only its own pods; every job needs a network policy) or None (no NetworkPolicies)")
 	flags.Int32SliceVar(&p.settings.EgressPorts, "egress-ports", defaults.EgressPorts, "TCP ports that jobs can reach on any address")
 	flags.StringVar(&p.settings.OperatorNamespace, "operator-namespace", defaults.OperatorNamespace, "Namespace of Trireme's operator, to which jobs report their progress")
+	flags.Int32Var(&p.settings.ReportsPort, "reports-port", defaults.ReportsPort, "Port of the operator to which jobs report (default: that of Service trireme-reports, or 9444)")
+	flags.Lookup("reports-port").DefValue = "0"
 	flags.StringVar(&p.settings.PullSecret, "pull-secret", "", "Image pull secret to copy, as NAMESPACE/NAME")
 	flags.StringVar(&p.settings.PodSecurity, "pod-security", defaults.PodSecurity, "PodSecurity level: restricted, baseline or privileged")
 	flags.StringVar(&p.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the objects, server also validates them in the cluster")
@@ -91,6 +93,9 @@ func (p *preparer) run(command *cobra.Command) error {
 		return err
 	}
 	ctx := command.Context()
+	if !command.Flags().Changed("reports-port") {
+		p.settings.ReportsPort = provision.ReportsPort(ctx, api, p.settings.OperatorNamespace)
+	}
 	objects, err := provision.Objects(ctx, api, p.settings)
 	if err != nil {
 		return p.explain(err)

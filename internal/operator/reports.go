@@ -139,7 +139,7 @@ func (jobs reportedJobs) Find(ctx context.Context, key reports.Key, sender engin
 		start.Restart = previous.Restart.Count
 	}
 	target := enginereports.Target{
-		Namespace: key.Namespace, Name: key.Name, Restart: start.Restart, Finished: previous.Finished(), RestartsAsWhole: key.Kind.Traits().RestartsAsWhole,
+		Namespace: key.Namespace, Name: key.Name, Restart: start.Restart, Pods: int(previous.WorkerCount) + 1, Finished: previous.Finished(), RestartsAsWhole: key.Kind.Traits().RestartsAsWhole,
 	}
 	err := r.findSender(ctx, &job.Job{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, UID: start.UID}, sender, &target)
 	return start, target, err
@@ -215,7 +215,7 @@ func (r *Reconciler) reportedOf(scope *scope) *diagnosis.Reported {
 		return nil
 	}
 	j := scope.job
-	r.reports.Configure(j.UID, reports.Settings{Hang: j.Hang, Total: j.WorldSize()})
+	r.reports.Configure(j.UID, reports.Settings{Hang: j.Hang, Total: j.WorldSize(), Stalled: scope.previous.Stalled.Yes})
 	finishes := false
 	for _, pod := range scope.observed.Launchers {
 		finishes = finishes || hasEnded(pod)

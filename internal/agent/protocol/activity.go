@@ -27,8 +27,11 @@ const (
 const (
 	MaxMetrics      = 256
 	MaxMetricLength = 64
-	// MaxActivityBytes is the size of an Activity as JSON.
+	// MaxActivityBytes is the size of an Activity as JSON. It is less for small jobs.
 	MaxActivityBytes = 4 << 20
+	// MaxRanksOfHost is how many ranks of a host are reported, and MaxRanks of a job.
+	MaxRanksOfHost = 512
+	MaxRanks       = 32 << 10
 )
 
 // Activity is what the launcher's agent sends to the operator while the command runs: one

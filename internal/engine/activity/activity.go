@@ -32,6 +32,10 @@ type Settings struct {
 type Verdict struct {
 	// Stalled means that the job has made no progress for Settings.After.
 	Stalled bool
+	// Progressing means that the job has made progress since its first report, and is not
+	// stalled. If it is neither, that is not known yet: the first report after a change of the
+	// leader says nothing about the time before it.
+	Progressing bool
 	// Since is when the job last made progress, or started to report. It is also set if the
 	// job is not stalled.
 	Since time.Time

@@ -4,6 +4,7 @@ package activity
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type History struct {
 	// progressAt is when the job last made progress; examinations counts those since then.
 	progressAt   time.Time
 	examinations int
+	// hasProgressed: a report showed progress since an earlier one.
+	hasProgressed bool
 	// examinedAt and examined are the last examination.
 	examinedAt time.Time
 	examined   []rankState
@@ -73,6 +76,7 @@ func (h *History) Add(receivedAt time.Time, a *protocol.Activity) {
 	if !moved && a.Examined {
 		moved = h.examine(receivedAt, ranks)
 	}
+	h.hasProgressed = h.hasProgressed || moved && !isFirst
 	if moved {
 		h.progressAt, h.examinations, h.computing, h.examined, h.examinedAt = receivedAt, 0, nil, nil, time.Time{}
 	}
@@ -195,25 +199,24 @@ func (h *History) maySerialize(computing []int, ranks []rankState) bool {
 	return len(hosts) == 1
 }
 
-// noteUnknown remembers the ranks of hosts that do not answer.
+// noteUnknown remembers the ranks of hosts that do not answer: those of the last report
+// that had some.
 func (h *History) noteUnknown(a *protocol.Activity) {
-	var unknown []unknownHost
-	for _, host := range a.Hosts {
-		if host.Unknown == "" {
-			continue
-		}
-		one := unknownHost{name: host.Name, why: host.Unknown}
-		for _, known := range h.unknown {
-			if known.name == host.Name {
-				one.ranks = known.ranks
-			}
-		}
-		for _, rank := range h.ranks {
-			if rank.host == host.Name {
-				one.ranks = append(one.ranks, rank.rank)
-			}
-		}
-		unknown = append(unknown, one)
+	ranks := map[string][]int{}
+	for _, host := range h.unknown {
+		ranks[host.name] = host.ranks
 	}
-	h.unknown = unknown
+	last := map[string][]int{}
+	for _, rank := range h.ranks {
+		last[rank.host] = append(last[rank.host], rank.rank)
+	}
+	maps.Copy(ranks, last)
+	h.unknown = nil
+	isNoted := map[string]bool{}
+	for _, host := range a.Hosts {
+		if host.Unknown != "" && !isNoted[host.Name] {
+			isNoted[host.Name] = true
+			h.unknown = append(h.unknown, unknownHost{name: host.Name, why: host.Unknown, ranks: ranks[host.Name]})
+		}
+	}
 }

@@ -26,7 +26,7 @@ func Judge(h *History, now time.Time, s Settings) Verdict {
 	if h.progressAt.IsZero() {
 		return Verdict{Since: now}
 	}
-	verdict := Verdict{Since: h.progressAt, Stragglers: h.stragglers(s)}
+	verdict := Verdict{Since: h.progressAt, Progressing: h.hasProgressed, Stragglers: h.stragglers(s)}
 	silence := h.receivedAt.Sub(h.progressAt)
 	if s.After <= 0 || h.final || len(h.ranks) == 0 {
 		return verdict
@@ -35,7 +35,7 @@ func Judge(h *History, now time.Time, s Settings) Verdict {
 	if silence < s.After || h.examinations < minExaminations {
 		return verdict
 	}
-	verdict.Stalled = true
+	verdict.Stalled, verdict.Progressing = true, false
 	found := h.explain()
 	verdict.Serial = found.serial
 	verdict.Odd = oddRanks(found.odd)

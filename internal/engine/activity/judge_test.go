@@ -96,6 +96,26 @@ func odd(rank int, d doing) OddRank {
 	return OddRank{Rank: rank, Host: string(rune('a' + rank/2)), Doing: string(d.doing), WaitsFor: d.waitsFor}
 }
 
+// A host may be listed as unknown and with ranks, and more than
+// once. Its ranks are the keys of a list in the status.
+func TestUnknownHostIsNotedOnce(t *testing.T) {
+	h := &History{}
+	for i := range 100 {
+		h.Add(began.Add(time.Duration(i)*interval), &protocol.Activity{Examined: true, Hosts: []protocol.Host{
+			{Name: "a", Ranks: []protocol.Rank{{Rank: 0, State: "R", Doing: protocol.SpinningInMPI}}},
+			{Name: "b", Unknown: "no answer", Ranks: []protocol.Rank{{Rank: 1, State: "R", Doing: protocol.SpinningInMPI}}},
+			{Name: "b", Unknown: "no answer"},
+		}})
+	}
+	got := Judge(h, began.Add(100*interval), Settings{After: time.Minute})
+	if want := []OddRank{{Rank: 1, Host: "b", WaitsFor: "no answer"}}; !cmp.Equal(want, got.Odd) {
+		t.Errorf("odd ranks %+v, want %+v", got.Odd, want)
+	}
+	if len(h.unknown) != 1 || len(h.unknown[0].ranks) != 1 {
+		t.Errorf("%d unknown hosts, the first with %d ranks; want one with one", len(h.unknown), len(h.unknown[0].ranks))
+	}
+}
+
 func unknownHostB(elapsed time.Duration, a *protocol.Activity) {
 	if elapsed > time.Minute {
 		a.Hosts[1] = protocol.Host{Name: "b", Unknown: "no answer"}

@@ -37,6 +37,10 @@ type Output struct {
 	metrics  map[string]string
 	said     saidProgress
 	baseline *baseline
+	// shown is the last progress that was returned, and saidRemaining the remaining time that
+	// the program had said by then.
+	shown         *protocol.Progress
+	saidRemaining *int64
 }
 
 // RankOutput is what one rank wrote.
@@ -168,7 +172,9 @@ func (o *Output) Rank(rank int) (RankOutput, bool) {
 }
 
 // Progress is the progress of the job, or nil if the program has reported none. What the
-// program does not say itself is calculated from the steps.
+// program does not say itself is calculated from the steps. The remaining time is that of
+// the first call after something new was reported: progress that changes with the clock
+// would look like progress of the job.
 func (o *Output) Progress(now time.Time) *protocol.Progress {
 	if o.step == nil && o.said == (saidProgress{}) && len(o.metrics) == 0 {
 		return nil
@@ -180,11 +186,15 @@ func (o *Output) Progress(now time.Time) *protocol.Progress {
 	if progress.Percentage == nil && o.step != nil && o.of > 0 {
 		progress.Percentage = new(int32(min(100*float64(*o.step)/float64(o.of), 100)))
 	}
+	if o.shown != nil && equalProgress(*progress, *o.shown) && equalStep(o.said.remaining, o.saidRemaining) {
+		return o.shown
+	}
 	if o.said.remaining != nil {
 		progress.RemainingSeconds = new(max(*o.said.remaining-int64(now.Sub(o.said.at).Seconds()), 0))
 	} else {
 		progress.RemainingSeconds = o.remaining(now)
 	}
+	o.shown, o.saidRemaining = progress, o.said.remaining
 	return progress
 }
 

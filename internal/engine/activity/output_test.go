@@ -87,6 +87,28 @@ func TestOutputRemainingTime(t *testing.T) {
 	}
 }
 
+// Without a new report, progress does not change with the clock, also if the program
+// repeats its lines.
+func TestOutputDoesNotChangeWithClock(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"steps":              {`trireme: {"step": 10, "of": 100}`, `trireme: {"step": 20, "loss": 0.5}`},
+		"its remaining time": {`trireme: {"percentage": 41, "remaining": 600}`},
+	} {
+		o, _ := NewOutput("", false)
+		for i, line := range lines {
+			o.Line([]byte(line), began.Add(time.Duration(i)*time.Minute))
+		}
+		first := o.Progress(began.Add(time.Minute))
+		if first.RemainingSeconds == nil {
+			t.Errorf("%s: no remaining time", name)
+		}
+		o.Line([]byte(lines[len(lines)-1]), began.Add(90*time.Second))
+		if diff := cmp.Diff(first, o.Progress(began.Add(2*time.Minute))); diff != "" {
+			t.Errorf("%s: a minute later (-first +later):\n%s", name, diff)
+		}
+	}
+}
+
 func TestOutputOfRanks(t *testing.T) {
 	o, _ := NewOutput("", true)
 	o.Line([]byte(`[3] trireme: {"step": 2}`), began)

@@ -338,7 +338,7 @@ func Default() *Config {
 			ConfigurationName:    "trireme",
 		},
 		Hang:    Hang{After: metav1.Duration{Duration: 15 * time.Minute}, Action: training.HangWarn},
-		Reports: Reports{Port: job.ReportsPort, ServiceName: "trireme-reports"},
+		Reports: Reports{Port: job.ReportsPort, ServiceName: job.ReportsService},
 		Server:  Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
 	}
 }

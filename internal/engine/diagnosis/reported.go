@@ -18,8 +18,10 @@ type Reported struct {
 	Ranks *training.Ranks
 	// FirstRank is when the first rank was started; zero if that is not known.
 	FirstRank time.Time
-	// Stall is nil while the job makes progress.
-	Stall *Stall
+	// Stall is set while the job makes no progress, and Progressing while it does. If neither
+	// is set, that is not known yet, for example after a change of the leader.
+	Stall       *Stall
+	Progressing bool
 }
 
 // Stall is a job whose ranks make no progress.
@@ -50,14 +52,19 @@ func (v *view) applyReports(verdict *Verdict, previous Previous) {
 	if reported.Ranks == nil {
 		return
 	}
-	verdict.Ranks = reported.Ranks
+	verdict.Ranks = reported.Ranks.DeepCopy()
 	// The readiness probe may be later than the first rank. The order of the steps stays.
 	if !reported.FirstRank.IsZero() && stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
 		verdict.record(training.StepFirstRankUp, earlier(reported.FirstRank, v.observed.Now))
 	}
 	switch stall := reported.Stall; {
-	case stall == nil:
+	case stall == nil && reported.Progressing:
 		verdict.progressing()
+	case stall == nil:
+		// A job that was stalled still is, until it makes progress.
+		if previous.Stalled.Yes && previous.Ranks != nil {
+			verdict.Ranks.Odd = previous.Ranks.DeepCopy().Odd
+		}
 	case stall.Serial:
 		verdict.Stalled = Condition{Yes: true, Reason: reasonSerialPhase, Message: stall.Message}
 	default:

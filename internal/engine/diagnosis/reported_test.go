@@ -18,8 +18,40 @@ const stallMessage = "No progress for 15m: rank 3 on train-worker-1 is stopped b
 func reportedAt(second float64, stall *Stall) *Reported {
 	return &Reported{
 		TrainerStatus: &training.TrainerStatus{Step: new(int64(10)), TotalSteps: new(int64(100))},
-		Ranks:         &training.Ranks{Running: 4, Total: 4}, FirstRank: at(second), Stall: stall,
+		Ranks:         &training.Ranks{Running: 4, Total: 4}, FirstRank: at(second), Stall: stall, Progressing: stall == nil,
 	}
+}
+
+// The next leader does not know yet whether a job makes progress. A stalled job stays
+// stalled, and another one does not become so.
+func TestUnknownProgressKeepsCondition(t *testing.T) {
+	onBothKinds(t, func(t *testing.T, kind job.Kind) {
+		unknown := reportedAt(20, nil)
+		unknown.Progressing = false
+		odd := []training.OddRank{{Rank: 3, Host: "train-worker-1", Doing: "Stopped"}}
+
+		scene := runningScene(t, kind)
+		scene.observed.Reported = unknown
+		scene.storeVerdict()
+		if got := scene.condition(training.ConditionStalled); got != "" {
+			t.Errorf("a job that has never stalled has the condition %q", got)
+		}
+		scene.observed.Reported = reportedAt(20, &Stall{Message: stallMessage})
+		scene.observed.Reported.Ranks.Odd = odd
+		scene.storeVerdict()
+		scene.observed.Reported = unknown
+		verdict := scene.storeVerdict()
+		if want := "True " + reasonNoProgress + ": " + stallMessage; scene.condition(training.ConditionStalled) != want {
+			t.Errorf("the condition is %q, want %q", scene.condition(training.ConditionStalled), want)
+		}
+		if diff := cmp.Diff(odd, verdict.Ranks.Odd); diff != "" || unknown.Ranks.Odd != nil {
+			t.Errorf("the odd ranks (-want +got):\n%s", diff)
+		}
+		scene.observed.Reported = reportedAt(20, nil)
+		if again := scene.storeVerdict(); again.Stalled.Yes || again.Ranks.Odd != nil {
+			t.Errorf("after progress: %+v, %+v", again.Stalled, again.Ranks)
+		}
+	})
 }
 
 func onBothKinds(t *testing.T, test func(*testing.T, job.Kind)) {

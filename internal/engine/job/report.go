@@ -8,8 +8,12 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// ReportsPort is the port of the operator's pods that receives reports.
-const ReportsPort = 9444
+// ReportsPort is the default port of the operator's pods that receives reports, and
+// ReportsService the default name of its Service.
+const (
+	ReportsPort    = 9444
+	ReportsService = "trireme-reports"
+)
 
 // reportAPIs are the API groups in the addresses of reports, by kind. Programs know that of
 // Kubeflow Trainer, which has no MPIJobs.

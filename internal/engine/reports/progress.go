@@ -163,7 +163,7 @@ func (t *Training) estimate(status *training.TrainerStatus, progress *protocol.P
 	}
 	left := max(*status.TotalSteps-*status.Step, 0)
 	if progress.Percentage == nil {
-		status.ProgressPercentage = new(int32((*status.TotalSteps - left) * 100 / *status.TotalSteps))
+		status.ProgressPercentage = new(int32(min(100*float64(*status.TotalSteps-left)/float64(*status.TotalSteps), 100)))
 	}
 	if progress.RemainingSeconds != nil {
 		return

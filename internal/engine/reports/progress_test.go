@@ -4,6 +4,7 @@ package reports
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,14 @@ func TestCurves(t *testing.T) {
 				t.Fatalf("%s: the points are not evenly spaced", curve.Name)
 			}
 		}
+	}
+}
+
+// The API server accepts 0 to 100 only, and would refuse every write of the status.
+func TestPercentageOfManySteps(t *testing.T) {
+	var training Training
+	training.Add(time.Now(), steps(math.MaxInt64/10*9, math.MaxInt64))
+	if got := *training.Status().ProgressPercentage; got != 90 {
+		t.Errorf("%d %%, want 90", got)
 	}
 }

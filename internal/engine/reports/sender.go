@@ -26,6 +26,8 @@ type Target struct {
 	Namespace, Name string
 	// Restart is the number of the job's current start.
 	Restart int32
+	// Pods is how many pods the job has.
+	Pods int
 	// Finished jobs accept no reports.
 	Finished bool
 	// Pod is the sender's pod; nil if it does not exist.

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	enginejob "github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
@@ -30,7 +29,7 @@ func networkPolicies(s Settings) []Object {
 	}
 	job := networkingv1.NetworkPolicySpec{
 		PodSelector: jobs, PolicyTypes: []networkingv1.PolicyType{egress},
-		Egress: []networkingv1.NetworkPolicyEgressRule{{To: ofJobs}, plan.ReportEgress(s.OperatorNamespace, enginejob.ReportsPort)},
+		Egress: []networkingv1.NetworkPolicyEgressRule{{To: ofJobs}, plan.ReportEgress(s.OperatorNamespace, s.ReportsPort)},
 	}
 	// A rule with an empty list of ports would open them all.
 	if len(s.EgressPorts) > 0 {

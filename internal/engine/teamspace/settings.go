@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 // Settings describe a namespace. They are also an entry of the chart's value namespaces.
@@ -33,6 +35,8 @@ type Settings struct {
 	// OperatorNamespace is the namespace of Trireme's operator, to which jobs report their
 	// progress.
 	OperatorNamespace string `json:"operatorNamespace,omitempty"`
+	// ReportsPort is the operator's port for these reports.
+	ReportsPort int32 `json:"reportsPort,omitempty"`
 	// Admins, Editors and Viewers are users and groups, such as user:alice or group:vision.
 	Admins  []string `json:"admins,omitempty"`
 	Editors []string `json:"editors,omitempty"`
@@ -69,6 +73,7 @@ func Default(name string) Settings {
 		PodSecurity: "restricted",
 
 		OperatorNamespace: "trireme-system",
+		ReportsPort:       job.ReportsPort,
 	}
 }
 
@@ -86,6 +91,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.OperatorNamespace == "" {
 		s.OperatorNamespace = defaults.OperatorNamespace
+	}
+	if s.ReportsPort == 0 {
+		s.ReportsPort = defaults.ReportsPort
 	}
 	if s.PodSecurity == "" {
 		s.PodSecurity = defaults.PodSecurity
@@ -116,6 +124,9 @@ func (s Settings) Validate() error {
 		if port < 1 || port > 65535 {
 			add("egressPorts must be between 1 and 65535, not %d", port)
 		}
+	}
+	if s.ReportsPort < 1 || s.ReportsPort > 65535 {
+		add("reportsPort must be between 1 and 65535, not %d", s.ReportsPort)
 	}
 	for _, list := range []struct {
 		name   string

@@ -22,8 +22,8 @@ func complete() Settings {
 		Name:        "vision",
 		Quota:       corev1.ResourceList{"requests.cpu": resource.MustParse("64"), "requests.nvidia.com/gpu": resource.MustParse("8")},
 		Isolation:   IsolationJob,
-		EgressPorts: []int32{443, 9000},
-		Admins:      []string{"user:alice"}, Editors: []string{"group:vision", "user:system:serviceaccount:ci:runner"}, Viewers: []string{"group:audit"},
+		EgressPorts: []int32{443, 9000}, ReportsPort: 7000,
+		Admins: []string{"user:alice"}, Editors: []string{"group:vision", "user:system:serviceaccount:ci:runner"}, Viewers: []string{"group:audit"},
 		PullSecret: "trireme-system/registry", PodSecurity: "baseline",
 	}.WithDefaults()
 }
@@ -81,6 +81,7 @@ func TestValidate(t *testing.T) {
 		"a member without a kind":     {func(s *Settings) { s.Viewers = []string{"alice"} }, `member "alice" must be user:NAME or group:NAME`},
 		"a member without a name":     {func(s *Settings) { s.Admins = []string{"group:"} }, `member "group:" must be user:NAME or group:NAME`},
 		"a secret without namespace":  {func(s *Settings) { s.PullSecret = "registry" }, `pullSecret must be NAMESPACE/NAME, not "registry"`},
+		"a port beyond all":           {func(s *Settings) { s.ReportsPort = 65536 }, "reportsPort must be between 1 and 65535, not 65536"},
 		"a secret that is not a name": {func(s *Settings) { s.PullSecret = "a/../b" }, `pullSecret must be NAMESPACE/NAME, not "a/../b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +105,7 @@ name: vision
 quota: {requests.cpu: 64, requests.nvidia.com/gpu: "8"}
 isolation: Job
 egressPorts: [443, 9000]
+reportsPort: 7000
 admins: [user:alice]
 editors: [group:vision, user:system:serviceaccount:ci:runner]
 viewers: [group:audit]

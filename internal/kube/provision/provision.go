@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/teamspace"
 )
 
@@ -84,6 +85,17 @@ func Objects(ctx context.Context, api client.Client, settings teamspace.Settings
 		objects = append(objects, &unstructured.Unstructured{Object: content})
 	}
 	return objects, nil
+}
+
+// ReportsPort returns the port of the operator's Service for reports, and the default if the
+// Service cannot be read or does not exist.
+func ReportsPort(ctx context.Context, api client.Client, operatorNamespace string) int32 {
+	var service corev1.Service
+	err := api.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: job.ReportsService}, &service)
+	if err != nil || len(service.Spec.Ports) == 0 {
+		return job.ReportsPort
+	}
+	return service.Spec.Ports[0].Port
 }
 
 func pullSecret(ctx context.Context, api client.Client, settings teamspace.Settings) (*corev1.Secret, error) {

@@ -84,13 +84,13 @@ func (h *Handler) limited(next http.HandlerFunc) http.HandlerFunc {
 			next(writer, request)
 		default:
 			writer.Header().Set("Retry-After", "1")
-			h.refuse(writer, http.StatusServiceUnavailable, "Busy", "too many reports at a time; retry in a second")
+			h.refuse(writer, request, http.StatusServiceUnavailable, "Busy", "too many reports at a time; retry in a second")
 		}
 	}
 }
 
 // enter refuses requests while a job has too many.
-func (h *Handler) enter(writer http.ResponseWriter, key Key) bool {
+func (h *Handler) enter(writer http.ResponseWriter, request *http.Request, key Key) bool {
 	h.mutex.Lock()
 	full := h.busy[key] == maxRequestsOfJob
 	if !full {
@@ -99,7 +99,7 @@ func (h *Handler) enter(writer http.ResponseWriter, key Key) bool {
 	h.mutex.Unlock()
 	if full {
 		writer.Header().Set("Retry-After", "1")
-		h.refuse(writer, http.StatusTooManyRequests, "Busy", fmt.Sprintf("job %s sends too many reports at a time; retry in a second", key.Name))
+		h.refuse(writer, request, http.StatusTooManyRequests, "Busy", fmt.Sprintf("job %s sends too many reports at a time; retry in a second", key.Name))
 	}
 	return !full
 }
@@ -115,8 +115,8 @@ func (h *Handler) leave(key Key) {
 // progress receives a report of Kubeflow Trainer's protocol. Like Trainer, it answers with
 // the report.
 func (h *Handler) progress(writer http.ResponseWriter, request *http.Request, key Key) {
-	start, ok := h.authorize(writer, request, key, false)
-	if !ok || !h.enter(writer, key) {
+	start, _, ok := h.authorize(writer, request, key, false)
+	if !ok || !h.enter(writer, request, key) {
 		return
 	}
 	defer h.leave(key)
@@ -126,7 +126,7 @@ func (h *Handler) progress(writer http.ResponseWriter, request *http.Request, ke
 	}
 	progress, err := reports.Parse(body)
 	if err != nil {
-		h.refuse(writer, http.StatusUnprocessableEntity, "Invalid", err.Error())
+		h.refuse(writer, request, http.StatusUnprocessableEntity, "Invalid", err.Error())
 		return
 	}
 	h.store.AddProgress(start, progress)
@@ -136,55 +136,52 @@ func (h *Handler) progress(writer http.ResponseWriter, request *http.Request, ke
 
 // activity receives a report of the launcher's agent.
 func (h *Handler) activity(writer http.ResponseWriter, request *http.Request, key Key) {
-	start, ok := h.authorize(writer, request, key, true)
-	if !ok || !h.enter(writer, key) {
+	start, target, ok := h.authorize(writer, request, key, true)
+	if !ok || !h.enter(writer, request, key) {
 		return
 	}
 	defer h.leave(key)
-	body, ok := h.body(writer, request, protocol.MaxActivityBytes)
+	limits := reports.LimitsOf(target.Pods)
+	body, ok := h.body(writer, request, limits.Bytes)
 	if !ok {
 		return
 	}
-	report := &protocol.Activity{}
-	err := json.Unmarshal(body, report)
-	if err == nil && report.Progress != nil {
-		err = reports.Check(report.Progress)
-	}
+	report, err := reports.ParseActivity(body, limits)
 	if err != nil {
-		h.refuse(writer, http.StatusUnprocessableEntity, "Invalid", fmt.Sprintf("the body is not an activity: %v", err))
+		h.refuse(writer, request, http.StatusUnprocessableEntity, "Invalid", err.Error())
 		return
 	}
 	respond(writer, http.StatusOK, h.store.AddActivity(start, report))
 }
 
 // authorize checks that a pod of the job's current start reports.
-func (h *Handler) authorize(writer http.ResponseWriter, request *http.Request, key Key, forAll bool) (Start, bool) {
+func (h *Handler) authorize(writer http.ResponseWriter, request *http.Request, key Key, forAll bool) (Start, reports.Target, bool) {
 	user := h.authenticate(writer, request, job.ReportAudience(key.Kind, key.Namespace, key.Name))
 	if user == nil {
-		return Start{}, false
+		return Start{}, reports.Target{}, false
 	}
 	sender := senderOf(user)
 	start, target, err := h.jobs.Find(request.Context(), key, sender)
 	if apierrors.IsNotFound(err) {
-		h.refuse(writer, http.StatusNotFound, "NoJob", fmt.Sprintf("%s %s/%s does not exist", key.Kind, key.Namespace, key.Name))
-		return start, false
+		h.refuse(writer, request, http.StatusNotFound, "NoJob", fmt.Sprintf("%s %s/%s does not exist", key.Kind, key.Namespace, key.Name))
+		return start, target, false
 	}
 	if err != nil {
 		h.fail(writer, request, fmt.Errorf("read %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err))
-		return start, false
+		return start, target, false
 	}
 	if refused := reports.Refused(sender, target, forAll); refused != "" {
-		h.refuse(writer, http.StatusForbidden, string(refused), refused.Message(sender, target))
-		return start, false
+		h.refuse(writer, request, http.StatusForbidden, string(refused), refused.Message(sender, target))
+		return start, target, false
 	}
-	return start, true
+	return start, target, true
 }
 
 // authenticate returns the user of the request's token; nil after an error response.
 func (h *Handler) authenticate(writer http.ResponseWriter, request *http.Request, audience string) *authenticationv1.UserInfo {
 	token, found := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if !found || token == "" {
-		h.refuse(writer, http.StatusUnauthorized, "NoToken", "the request has no token: send the header Authorization: Bearer TOKEN")
+		h.refuse(writer, request, http.StatusUnauthorized, "NoToken", "the request has no token: send the header Authorization: Bearer TOKEN")
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
@@ -194,11 +191,11 @@ func (h *Handler) authenticate(writer http.ResponseWriter, request *http.Request
 	switch {
 	case errors.Is(err, errTooMany):
 		writer.Header().Set("Retry-After", "1")
-		h.refuse(writer, http.StatusTooManyRequests, "TooManyReviews", err.Error())
+		h.refuse(writer, request, http.StatusTooManyRequests, "TooManyReviews", err.Error())
 	case err != nil:
 		h.fail(writer, request, err)
 	case user == nil:
-		h.refuse(writer, http.StatusUnauthorized, "InvalidToken", fmt.Sprintf("the token is not valid, or was not issued for the audience %s", audience))
+		h.refuse(writer, request, http.StatusUnauthorized, "InvalidToken", fmt.Sprintf("the token is not valid, or was not issued for the audience %s", audience))
 	}
 	return user
 }
@@ -217,12 +214,12 @@ func (h *Handler) read(writer http.ResponseWriter, request *http.Request, key Ke
 		return
 	}
 	if !access.Status.Allowed {
-		h.refuse(writer, http.StatusForbidden, "NoPermission", fmt.Sprintf("%s has no permission to get %s", user.Username, reports.ReadPermission))
+		h.refuse(writer, request, http.StatusForbidden, "NoPermission", fmt.Sprintf("%s has no permission to get %s", user.Username, reports.ReadPermission))
 		return
 	}
 	start, _, err := h.jobs.Find(request.Context(), key, reports.Sender{})
 	if err != nil {
-		h.refuse(writer, http.StatusNotFound, "NoJob", fmt.Sprintf("%s %s/%s does not exist", key.Kind, key.Namespace, key.Name))
+		h.refuse(writer, request, http.StatusNotFound, "NoJob", fmt.Sprintf("%s %s/%s does not exist", key.Kind, key.Namespace, key.Name))
 		return
 	}
 	if part == reports.PartCurves {
@@ -236,19 +233,21 @@ func (h *Handler) read(writer http.ResponseWriter, request *http.Request, key Ke
 func (h *Handler) body(writer http.ResponseWriter, request *http.Request, limit int64) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(writer, request.Body, limit))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		h.refuse(writer, http.StatusRequestEntityTooLarge, "TooLarge", fmt.Sprintf("the body has more than %d bytes", limit))
+		h.refuse(writer, request, http.StatusRequestEntityTooLarge, "TooLarge", fmt.Sprintf("the body has more than %d bytes", limit))
 		return nil, false
 	}
 	if err != nil {
-		h.refuse(writer, http.StatusBadRequest, "Incomplete", "the body could not be read: "+err.Error())
+		h.refuse(writer, request, http.StatusBadRequest, "Incomplete", "the body could not be read: "+err.Error())
 		return nil, false
 	}
 	return body, true
 }
 
-// refuse answers with a Status, as the API server does, and counts the refusal.
-func (h *Handler) refuse(writer http.ResponseWriter, code int, reason, message string) {
-	h.store.metrics.refused.WithLabelValues(reason).Inc()
+// refuse answers with a Status, as the API server does, and counts refused reports.
+func (h *Handler) refuse(writer http.ResponseWriter, request *http.Request, code int, reason, message string) {
+	if request.Method == http.MethodPost {
+		h.store.metrics.refused.WithLabelValues(reason).Inc()
+	}
 	respond(writer, code, metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason), Message: message,
 	})
@@ -256,7 +255,7 @@ func (h *Handler) refuse(writer http.ResponseWriter, code int, reason, message s
 
 func (h *Handler) fail(writer http.ResponseWriter, request *http.Request, err error) {
 	logf.FromContext(request.Context()).WithName("reports").Error(err, "Handle a report", "path", request.URL.Path)
-	h.refuse(writer, http.StatusInternalServerError, "InternalError", "the operator could not check the report; retry")
+	h.refuse(writer, request, http.StatusInternalServerError, "InternalError", "the operator could not check the report; retry")
 }
 
 func respond(writer http.ResponseWriter, code int, content any) {

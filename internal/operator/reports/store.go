@@ -27,6 +27,11 @@ const (
 	// stragglerWindow.
 	stragglerFactor = 2
 	stragglerWindow = 5 * time.Minute
+	// silentAfter is when a job without reports no longer counts as reporting, such as one that
+	// was suspended.
+	silentAfter = 2 * reports.MaxInterval
+	// countAge is how long the number of reporting jobs is used.
+	countAge = time.Second
 )
 
 // Key identifies a job by name.
@@ -47,6 +52,8 @@ type Settings struct {
 	Hang job.Hang
 	// Total is the number of ranks.
 	Total int32
+	// Stalled is set if the status says so. A new leader learns it from there.
+	Stalled bool
 }
 
 // Store keeps what running jobs have reported. Package operator reads from it, and is
@@ -58,6 +65,9 @@ type Store struct {
 	mutex  sync.Mutex
 	jobs   map[types.UID]*entry
 	writes reports.Writes[types.UID]
+	// reporting is the number of reporting jobs at the time countedAt.
+	reporting int
+	countedAt time.Time
 	// timer is the next check of writes, if one is due later.
 	timer clock.Timer
 
@@ -72,15 +82,22 @@ type entry struct {
 	start    Start
 	settings *Settings
 	training reports.Training
+	// reportedAt is when anything was reported last.
+	reportedAt time.Time
+	isFinished bool
 	// written is the last progress in the output, which every report repeats.
 	written *protocol.Progress
-	// posted is the last progress that a program reported itself.
-	posted  *protocol.Progress
+	// newest is the last new progress, from the output or from a program itself.
+	newest  *protocol.Progress
 	history activity.History
 	// latest is nil until the launcher's agent has reported.
 	latest     *protocol.Activity
 	receivedAt time.Time
-	verdict    activity.Verdict
+	// firstRank is when the first rank was started. It stays when that rank has exited.
+	firstRank time.Time
+	verdict   activity.Verdict
+	// isStalled stays until the job makes progress.
+	isStalled  bool
 	stragglers map[int]bool
 	// published is what the status may show.
 	published *diagnosis.Reported
@@ -102,17 +119,24 @@ func (s *Store) OnChange(notify func(Key), straggler func(Key, activity.Straggle
 func (s *Store) Configure(uid types.UID, settings Settings) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if one := s.jobs[uid]; one != nil {
-		one.settings = &settings
+	one := s.jobs[uid]
+	if one == nil {
+		return
 	}
+	if one.settings == nil {
+		one.isStalled = settings.Stalled
+	}
+	one.settings = &settings
 }
 
 // AddProgress adds what a program has reported.
 func (s *Store) AddProgress(start Start, progress *protocol.Progress) {
+	now := s.clock.Now()
 	s.mutex.Lock()
-	one := s.of(start)
-	one.posted = progress
-	one.training.Add(s.clock.Now(), progress)
+	if one := s.of(start, now); !one.isFinished {
+		one.newest = progress
+		one.training.Add(now, progress)
+	}
 	s.metrics.received.WithLabelValues("progress").Inc()
 	s.mutex.Unlock()
 	s.changed(start)
@@ -122,21 +146,11 @@ func (s *Store) AddProgress(start Start, progress *protocol.Progress) {
 func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.ActivityReply {
 	now := s.clock.Now()
 	s.mutex.Lock()
-	one := s.of(start)
-	if report.Progress != nil && !reflect.DeepEqual(report.Progress, one.written) {
-		one.written = report.Progress
-		one.training.Add(now, report.Progress)
-	}
-	if report.Progress == nil {
-		// A program that reports by itself makes progress, too.
-		report.Progress = one.posted
-	}
-	one.history.Add(now, report)
-	one.latest, one.receivedAt = report, now
-	reply := protocol.ActivityReply{IntervalSeconds: int(reports.Interval(len(s.jobs)).Seconds())}
+	one := s.of(start, now)
+	reply := protocol.ActivityReply{IntervalSeconds: int(reports.Interval(s.countReporting(now)).Seconds())}
 	var slow []activity.Straggler
-	if one.settings != nil {
-		slow = s.judge(one, now)
+	if !one.isFinished {
+		slow = s.addActivity(one, report, now)
 		reply.Examine = one.verdict.NeedsExamination
 	}
 	s.metrics.received.WithLabelValues("activity").Inc()
@@ -148,8 +162,41 @@ func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.Act
 	return reply
 }
 
-// of returns the entry of a start. A new start of a job has reported nothing yet.
-func (s *Store) of(start Start) *entry {
+// addActivity returns the stragglers that were not known yet.
+func (s *Store) addActivity(one *entry, report *protocol.Activity, now time.Time) []activity.Straggler {
+	if report.Progress != nil && !reflect.DeepEqual(report.Progress, one.written) {
+		one.written, one.newest = report.Progress, report.Progress
+		one.training.Add(now, report.Progress)
+	}
+	// A program that reports by itself makes progress, too, whatever it once wrote.
+	report.Progress = one.newest
+	one.history.Add(now, report)
+	one.latest, one.receivedAt = report, now
+	one.noteFirstRank()
+	if one.settings == nil {
+		return nil
+	}
+	return s.judge(one, now)
+}
+
+// countReporting returns how many jobs report, which is how many share the writes. Finished
+// jobs stay in the store until they are deleted.
+func (s *Store) countReporting(now time.Time) int {
+	if now.Sub(s.countedAt) < countAge {
+		return s.reporting
+	}
+	s.reporting, s.countedAt = 0, now
+	for _, one := range s.jobs {
+		if !one.isFinished && now.Sub(one.reportedAt) < silentAfter {
+			s.reporting++
+		}
+	}
+	return s.reporting
+}
+
+// of returns the entry of a start that reports now. A new start of a job has reported
+// nothing yet.
+func (s *Store) of(start Start, now time.Time) *entry {
 	one := s.jobs[start.UID]
 	if one == nil || one.start.Restart != start.Restart {
 		settings := (*Settings)(nil)
@@ -159,18 +206,19 @@ func (s *Store) of(start Start) *entry {
 		one = &entry{start: start, settings: settings, stragglers: map[int]bool{}}
 		s.jobs[start.UID] = one
 	}
+	one.reportedAt = now
 	return one
 }
 
 // judge returns the stragglers that were not known yet.
 func (s *Store) judge(one *entry, now time.Time) (slow []activity.Straggler) {
-	wasStalled := one.verdict.Stalled
 	one.verdict = activity.Judge(&one.history, now, activity.Settings{
 		After: one.settings.Hang.After, StragglerFactor: stragglerFactor, StragglerWindow: stragglerWindow,
 	})
-	if one.verdict.Stalled && !wasStalled {
+	if one.verdict.Stalled && !one.isStalled {
 		s.metrics.stalls.WithLabelValues(one.start.Namespace).Inc()
 	}
+	one.isStalled = one.verdict.Stalled || one.isStalled && !one.verdict.Progressing
 	for _, straggler := range one.verdict.Stragglers {
 		if !one.stragglers[straggler.Rank] {
 			one.stragglers[straggler.Rank] = true
@@ -181,18 +229,27 @@ func (s *Store) judge(one *entry, now time.Time) (slow []activity.Straggler) {
 	return slow
 }
 
+// noteFirstRank ignores small differences: agents measure when a process was started.
+func (e *entry) noteFirstRank() {
+	_, first := activity.Summary(e.latest)
+	if !first.IsZero() && (e.firstRank.IsZero() || first.Before(e.firstRank.Add(-time.Second))) {
+		e.firstRank = first
+	}
+}
+
 // reported is what the status should show.
 func (e *entry) reported() *diagnosis.Reported {
 	shown := &diagnosis.Reported{Restart: e.start.Restart, TrainerStatus: e.training.Status()}
 	if e.latest == nil {
 		return shown
 	}
-	running, first := activity.Summary(e.latest)
+	running, _ := activity.Summary(e.latest)
 	total := int32(running)
 	if e.settings != nil {
 		total = e.settings.Total
 	}
-	shown.FirstRank, shown.Ranks = first, &training.Ranks{Running: int32(running), Total: total}
+	shown.FirstRank, shown.Ranks = e.firstRank, &training.Ranks{Running: int32(running), Total: total}
+	shown.Progressing = e.verdict.Progressing
 	if !e.verdict.Stalled {
 		return shown
 	}
@@ -206,7 +263,7 @@ func (e *entry) reported() *diagnosis.Reported {
 // changed schedules a write of a job's status if it would change.
 func (s *Store) changed(start Start) {
 	s.mutex.Lock()
-	if one := s.jobs[start.UID]; one != nil && !reflect.DeepEqual(one.reported(), one.published) {
+	if one := s.jobs[start.UID]; one != nil && !one.isFinished && !reflect.DeepEqual(one.reported(), one.published) {
 		s.writes.Add(start.UID, s.clock.Now())
 	}
 	s.mutex.Unlock()
@@ -297,7 +354,8 @@ func (s *Store) Finish(uid types.UID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if one := s.jobs[uid]; one != nil {
-		one.history, one.latest, one.written, one.posted, one.stragglers = activity.History{}, nil, nil, nil, nil
+		one.isFinished = true
+		one.history, one.latest, one.written, one.newest, one.stragglers = activity.History{}, nil, nil, nil, nil
 	}
 	s.writes.Forget(uid)
 }

@@ -3,16 +3,20 @@
 package reports
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/engine/activity"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 )
 
 type stored struct {
@@ -81,6 +85,50 @@ func TestPublishedAtMostEveryTenSeconds(t *testing.T) {
 	}
 }
 
+// A job that repeats its lines and computes nothing new causes no write, whatever the clock
+// says, and its progress keeps its time.
+func TestSilenceCausesNoWrite(t *testing.T) {
+	s := newStored(t)
+	output, err := activity.NewOutput("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reportsSent := 0
+	report := func() {
+		a := spinning()
+		// An agent that was restarted measures the start of its ranks again.
+		reportsSent++
+		a.Hosts[0].Ranks[0].Started = now.Add(time.Duration(reportsSent%7-3) * time.Microsecond)
+		a.Progress = output.Progress(s.clock.Now())
+		s.AddActivity(first, a)
+	}
+	for step := range 2 {
+		output.Line(fmt.Appendf(nil, `trireme: {"step": %d, "of": 100, "loss": 0.5}`, step), s.clock.Now())
+		report()
+		s.clock.Step(time.Minute)
+	}
+	<-s.notified
+	s.publish()
+	for len(s.notified) > 0 {
+		<-s.notified
+	}
+	before := s.Published("1", true)
+	if before.TrainerStatus.EstimatedRemainingSeconds == nil {
+		t.Fatalf("no remaining time: %+v", before.TrainerStatus)
+	}
+	for range 20 {
+		report()
+		s.clock.Step(time.Minute)
+		s.publish()
+	}
+	if diff := cmp.Diff(before, s.Published("1", true)); diff != "" || len(s.notified) != 0 {
+		t.Errorf("%d notifications, reported (-before +after):\n%s", len(s.notified), diff)
+	}
+	if points := len(s.Curves("1")[0].Points); points != 2 {
+		t.Errorf("the curve has %d points, want 2", points)
+	}
+}
+
 func TestHangIsFound(t *testing.T) {
 	s := newStored(t)
 	s.AddActivity(first, spinning())
@@ -104,6 +152,82 @@ func TestHangIsFound(t *testing.T) {
 	}
 }
 
+// A line of the output that is repeated in each report does not hide what the program
+// reports itself later.
+func TestNewestProgressCounts(t *testing.T) {
+	s := newStored(t)
+	report := func() {
+		a := spinning()
+		a.Progress = stepOf(1)
+		s.AddActivity(first, a)
+	}
+	report()
+	s.Configure("1", Settings{Hang: job.Hang{After: time.Minute}, Total: 4})
+	for step := range int64(30) {
+		s.clock.Step(5 * time.Second)
+		s.AddProgress(first, stepOf(2+step))
+		report()
+	}
+	if got := s.Published("1", true); got.Stall != nil || *got.TrainerStatus.Step != 31 {
+		t.Errorf("stall %+v, step %d; want none, step 31", got.Stall, *got.TrainerStatus.Step)
+	}
+	// A new line is newer than what was posted before.
+	a := spinning()
+	a.Progress = stepOf(40)
+	s.AddActivity(first, a)
+	if got := *s.Published("1", true).TrainerStatus.Step; got != 40 {
+		t.Errorf("step %d, want 40", got)
+	}
+}
+
+// The next leader has no reports from before, but the status.
+func TestNextLeaderKeepsStall(t *testing.T) {
+	s := newStored(t)
+	hang := job.Hang{After: time.Minute}
+	s.AddActivity(first, spinning())
+	s.Configure("1", Settings{Hang: hang, Total: 4, Stalled: true})
+	if got := s.Published("1", true); got.Stall != nil || got.Progressing {
+		t.Errorf("after the first report: %+v, want neither a stall nor progress", got)
+	}
+	for range 30 {
+		s.clock.Step(5 * time.Second)
+		s.AddActivity(first, spinning())
+		s.Configure("1", Settings{Hang: hang, Total: 4, Stalled: true})
+	}
+	if got := s.Published("1", true); got.Stall == nil || got.Progressing {
+		t.Errorf("after two minutes: %+v, want a stall", got)
+	}
+	if count := s.count(t, "training_operator_stalls_total"); count != 0 {
+		t.Errorf("%v stalls were counted; the last leader has counted it", count)
+	}
+	s.AddProgress(first, stepOf(5))
+	s.AddActivity(first, spinning())
+	if got := s.Published("1", true); got.Stall != nil || !got.Progressing {
+		t.Errorf("after a step: %+v, want progress", got)
+	}
+	for range 30 {
+		s.clock.Step(5 * time.Second)
+		s.AddActivity(first, spinning())
+	}
+	if count := s.count(t, "training_operator_stalls_total"); count != 1 {
+		t.Errorf("%v stalls were counted after the next one, want 1", count)
+	}
+}
+
+// The start of the first rank stays when that rank has exited.
+func TestFirstRankStays(t *testing.T) {
+	s := newStored(t)
+	s.AddActivity(first, spinning())
+	later := spinning()
+	for i := range later.Hosts[0].Ranks {
+		later.Hosts[0].Ranks[i].Started = now.Add(time.Hour)
+	}
+	s.AddActivity(first, later)
+	if got := s.Published("1", true).FirstRank; !got.Equal(now) {
+		t.Errorf("the first rank was started at %s, want %s", got, now)
+	}
+}
+
 func TestNewStartForgetsReports(t *testing.T) {
 	s := newStored(t)
 	s.AddProgress(first, stepOf(50))
@@ -117,6 +241,56 @@ func TestNewStartForgetsReports(t *testing.T) {
 	s.Forget("1")
 	if got := s.Published("1", true); got != nil {
 		t.Errorf("after the deletion: %+v", got)
+	}
+}
+
+// Jobs that report no more do not lengthen the interval of the others.
+func TestIntervalCountsReportingJobs(t *testing.T) {
+	s := newStored(t)
+	interval := func(uid int) int {
+		start := first
+		start.UID = types.UID(fmt.Sprint(uid))
+		return s.AddActivity(start, spinning()).IntervalSeconds
+	}
+	const jobs = 1000
+	all := func() {
+		for uid := range jobs {
+			interval(uid)
+		}
+		s.clock.Step(countAge)
+	}
+	all()
+	if got := interval(0); got != jobs/reports.WritesPerSecond {
+		t.Errorf("%d jobs report every %d s, want %d", jobs, got, jobs/reports.WritesPerSecond)
+	}
+	for uid := 1; uid < jobs; uid++ {
+		s.Finish(types.UID(fmt.Sprint(uid)))
+	}
+	s.clock.Step(countAge)
+	if got := interval(0); got != int(reports.MinInterval.Seconds()) {
+		t.Errorf("one job beside %d finished ones reports every %d s", jobs-1, got)
+	}
+	s = newStored(t)
+	all()
+	s.clock.Step(silentAfter)
+	if got := interval(0); got != int(reports.MinInterval.Seconds()) {
+		t.Errorf("one job beside %d suspended ones reports every %d s", jobs-1, got)
+	}
+}
+
+// The launcher's last report may come after the status was written.
+func TestFinishedJobIgnoresReports(t *testing.T) {
+	s := newStored(t)
+	s.AddActivity(first, spinning())
+	s.Finish("1")
+	s.clock.Step(time.Minute)
+	s.AddActivity(first, spinning())
+	s.AddProgress(first, stepOf(1))
+	if len(s.notified) != 1 {
+		t.Errorf("%d notifications, want that of the first report", len(s.notified))
+	}
+	if ranks, _ := s.Ranks("1"); ranks != nil || s.Published("1", true).TrainerStatus != nil {
+		t.Errorf("a finished job has ranks %+v, progress %+v", ranks, s.Published("1", true).TrainerStatus)
 	}
 }
 

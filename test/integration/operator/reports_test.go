@@ -25,6 +25,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/activity"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
@@ -162,15 +163,17 @@ func TestReports(t *testing.T) {
 			want          int
 			wantReason    string
 		}{
-			"no token":               {body: progress(1), want: http.StatusUnauthorized, wantReason: "NoToken"},
-			"no real token":          {token: "a.b.c", body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
-			"another audience":       {token: r.token(workers[0], audienceOf(other)), body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
-			"not bound to a pod":     {token: r.token(nil, audienceOf(one)), body: progress(1), want: http.StatusForbidden, wantReason: string(reports.RefusedUnbound)},
-			"a pod of another job":   {token: r.token(otherLauncher, audienceOf(one)), body: progress(99), want: http.StatusForbidden, wantReason: string(reports.RefusedOtherJob)},
-			"a worker for all ranks": {token: ofWorker, suffix: protocol.ActivitySuffix, body: activityOf("one-worker-0"), want: http.StatusForbidden, wantReason: string(reports.RefusedRole)},
-			"no report":              {token: ofWorker, body: "{}", want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
-			"too much":               {token: ofWorker, body: progress(101), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
-			"too long":               {token: ofWorker, body: strings.Repeat(" ", 300<<10), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
+			"no token":                {body: progress(1), want: http.StatusUnauthorized, wantReason: "NoToken"},
+			"no real token":           {token: "a.b.c", body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
+			"another audience":        {token: r.token(workers[0], audienceOf(other)), body: progress(1), want: http.StatusUnauthorized, wantReason: "InvalidToken"},
+			"not bound to a pod":      {token: r.token(nil, audienceOf(one)), body: progress(1), want: http.StatusForbidden, wantReason: string(reports.RefusedUnbound)},
+			"a pod of another job":    {token: r.token(otherLauncher, audienceOf(one)), body: progress(99), want: http.StatusForbidden, wantReason: string(reports.RefusedOtherJob)},
+			"a worker for all ranks":  {token: ofWorker, suffix: protocol.ActivitySuffix, body: activityOf("one-worker-0"), want: http.StatusForbidden, wantReason: string(reports.RefusedRole)},
+			"no report":               {token: ofWorker, body: "{}", want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too much":                {token: ofWorker, body: progress(101), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too many hosts":          {token: ofLauncher, suffix: protocol.ActivitySuffix, body: activityOf(make([]string, 100)...), want: http.StatusUnprocessableEntity, wantReason: "Invalid"},
+			"too long, for all ranks": {token: ofLauncher, suffix: protocol.ActivitySuffix, body: strings.Repeat(" ", 3<<20), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
+			"too long":                {token: ofWorker, body: strings.Repeat(" ", 300<<10), want: http.StatusRequestEntityTooLarge, wantReason: "TooLarge"},
 		} {
 			code, answer := r.post(one, tc.suffix, tc.token, tc.body)
 			if code != tc.want || !strings.Contains(answer, fmt.Sprintf("%q", tc.wantReason)) {
@@ -230,14 +233,32 @@ func (r *receiver) wantSilence(j *v2beta1.MPIJob, token string) {
 	if err := r.Get(j, j.Name); err != nil {
 		r.Fatal(err)
 	}
-	before := j.ResourceVersion
+	output, err := activity.NewOutput("", false)
+	if err != nil {
+		r.Fatal(err)
+	}
+	now := time.Now()
+	for step := range 2 {
+		output.Line(fmt.Appendf(nil, `trireme: {"step": %d, "of": 1000, "loss": 0.5}`, 500+step), now.Add(time.Duration(step)*time.Minute))
+	}
 	same := activityOf("one-worker-0", "one-worker-1")
-	for range 20 {
-		same.Time = time.Now()
+	report := func(after time.Duration) {
+		same.Time = now.Add(after)
+		same.Progress = output.Progress(same.Time)
 		if code, answer := r.post(j, protocol.ActivitySuffix, token, same); code != http.StatusOK {
 			r.Fatalf("%d %s", code, answer)
 		}
 	}
+	report(time.Minute)
+	r.untilStatus(j, "the status shows the step", func(shown *training.Progress) bool {
+		return shown.TrainerStatus.Step != nil && *shown.TrainerStatus.Step == 501
+	})
+	before := j.ResourceVersion
+	for i := range 20 {
+		report(time.Duration(i+2) * time.Minute)
+	}
+	// A write that these reports had caused would come within this time.
+	time.Sleep(reports.WritePause + time.Second)
 	if err := r.Get(j, j.Name); err != nil {
 		r.Fatal(err)
 	}
