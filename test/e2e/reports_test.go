@@ -72,7 +72,7 @@ func TestHangsOfRealPrograms(t *testing.T) {
 			}
 			job.wantOdd(stalled, test.odd)
 			if test.action == training.HangFail {
-				ended := job.fails(training.FailureTraining, "rank 3", "train-worker-1")
+				ended := job.fails(training.FailureTraining, "rank 3", "train-worker-0-1")
 				if ended.FailureCause != training.CauseStalled {
 					t.Errorf("the cause is %q, want %q", ended.FailureCause, training.CauseStalled)
 				}
@@ -89,8 +89,8 @@ func (job *theJob) wantOdd(shown training.Progress, want []int32) {
 	var odd []int32
 	for _, one := range shown.Ranks.Odd {
 		odd = append(odd, one.Rank)
-		if !strings.HasPrefix(one.Host, "train-worker-1") {
-			job.t.Errorf("rank %d is on host %q, want train-worker-1", one.Rank, one.Host)
+		if !strings.HasPrefix(one.Host, "train-worker-0-1") {
+			job.t.Errorf("rank %d is on host %q, want train-worker-0-1", one.Rank, one.Host)
 		}
 	}
 	if !slices.Equal(odd, want) {

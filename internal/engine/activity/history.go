@@ -158,34 +158,35 @@ func (h *History) markActive(receivedAt time.Time, ranks []rankState) {
 	}
 }
 
-// examine notes an examination, and reports whether it shows progress.
+// examine notes an examination, and reports whether it shows progress. One in which a rank
+// could not be examined says nothing: on a busy machine, that is soon followed by another.
 func (h *History) examine(receivedAt time.Time, ranks []rankState) bool {
-	var computing []int
+	h.examinedAt = receivedAt
 	// A job with a stopped rank makes no progress, whatever the others do meanwhile.
 	isStuck := slices.ContainsFunc(ranks, func(one rankState) bool { return isStopped(one.state) })
+	if !isStuck && slices.ContainsFunc(ranks, isUnexamined) {
+		return false
+	}
+	var computing []int
 	for _, one := range ranks {
-		switch {
-		case isStuck:
-		case one.doing == protocol.Computing, one.doing == protocol.Sleeping && one.isActiveAsleep:
-			computing = append(computing, one.rank)
-		case one.doing == "" && one.isActiveAsleep:
-			// It could not be examined, and may compute.
+		if !isStuck && (one.doing == protocol.Computing || one.doing == protocol.Sleeping && one.isActiveAsleep) {
 			computing = append(computing, one.rank)
 		}
 	}
 	hasChanged := h.examinations > 0 && !slices.Equal(computing, h.computing)
 	h.examinations++
-	h.examinedAt, h.examined, h.computing = receivedAt, ranks, computing
+	h.examined, h.computing = ranks, computing
 	return hasChanged || len(computing) > 0 && !h.maySerialize(computing, ranks)
+}
+
+func isUnexamined(one rankState) bool {
+	return one.doing == "" && !isStopped(one.state) && !isExited(one.state)
 }
 
 // maySerialize reports whether all other ranks may wait for those that compute: one rank,
 // or the ranks of one host of several, which may be slow.
 func (h *History) maySerialize(computing []int, ranks []rankState) bool {
 	if len(ranks) < 2 || 2*len(computing) > len(ranks) {
-		return false
-	}
-	if slices.ContainsFunc(ranks, func(one rankState) bool { return one.doing == "" && !isStopped(one.state) && !isExited(one.state) }) {
 		return false
 	}
 	if len(computing) == 1 {

@@ -47,7 +47,7 @@ func (h *History) needsExamination(silence, after time.Duration) bool {
 	if silence < after/2 {
 		return false
 	}
-	return h.examinations == 0 || h.receivedAt.Sub(h.examinedAt) >= after/examinationParts
+	return h.examinedAt.IsZero() || h.receivedAt.Sub(h.examinedAt) >= after/examinationParts
 }
 
 func oddRanks(ranks []rankState) []OddRank {

@@ -164,6 +164,11 @@ func TestStalledJobs(t *testing.T) {
 		"a host that does not answer": {play: play{ranks: []doing{spins, spins, spins, spins, spins, spins}, change: unknownHostB},
 			wantOdd: []OddRank{odd(2, doing{waitsFor: "no answer"}), odd(3, doing{waitsFor: "no answer"})}, wantSerial: true,
 			wantMessage: "b does not answer the launcher (no answer), and all ranks on other hosts wait"},
+		"an endless loop on a busy machine, where every other examination fails": {play: play{ranks: []doing{spins, computes, spins, spins}, change: func(elapsed time.Duration, a *protocol.Activity) {
+			if a.Examined && int(elapsed/(after/examinationParts))%2 == 0 {
+				a.Hosts[1].Ranks[0].Doing = ""
+			}
+		}}, wantOdd: []OddRank{odd(1, computes)}, wantSerial: true, wantMessage: "only rank 1 on a computes; the other 3 ranks wait"},
 		"lines until a moment": {play: play{ranks: []doing{spins, spins}, change: func(elapsed time.Duration, a *protocol.Activity) {
 			writesEvery(time.Minute)(min(elapsed, 5*time.Minute), a)
 		}}, wantMessage: "all 2 ranks wait in MPI"},
