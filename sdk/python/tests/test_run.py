@@ -393,6 +393,27 @@ def test_reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    "line, want",
+    {
+        '{"step": "x", "of": 5}': {"of": 5},
+        '{"step": NaN, "of": Infinity}': {},
+        '{"step": -1, "of": 1e3}': {"of": 1000},
+        '{"step": 1e400, "of": "7"}': {"of": 7},
+        '{"step": true, "of": null, "loss": {"a": [1]}, "note": "b"}': {"note": "b"},
+        '{"a": {"a": ' * 50_000 + "}": None,
+    }.items(),
+    ids=["text", "not a number", "negative", "too large", "other types", "deep"],
+)
+def test_reports_of_other_programs(line: str, want: Any) -> None:
+    report = parse("trireme: " + line)
+    assert report == want
+    assert isinstance(display.progress_html(report or {}), str)
+    terminal = display.Terminal(Console(file=io.StringIO(), force_terminal=True))
+    terminal.progress(report or {})
+    terminal.close()
+
+
 def test_names_of_the_package() -> None:
     assert trireme.AsyncClient and trireme.JobFailedError
     with pytest.raises(AttributeError):
