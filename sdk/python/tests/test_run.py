@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -343,6 +344,19 @@ def test_the_runner_is_plain_python(tmp_path: Path) -> None:
     outcomes = [collector.feed(line) for line in done.stdout.splitlines()]
     assert done.returncode == 78 and outcomes[-1].kind == "python" and outcomes[-1].header["there"] == "3.5"
     assert "the function was sent by Python 3.5" in done.stderr
+
+
+def test_a_line_is_one_write(tmp_path: Path) -> None:
+    """Also if the image sets PYTHONUNBUFFERED, as many do."""
+    packed = payload(lambda: print("a", 1), (), {}, None, 100)
+    for name, content in packed.files.items():
+        (tmp_path / name).write_bytes(content)
+    # Packets keep what was written together.
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader, writer:
+        command = [sys.executable, str(tmp_path / "run.pyz")]
+        subprocess.run(command, stdout=writer, env={**os.environ, "PYTHONUNBUFFERED": "1"}, check=True)
+        assert reader.recv(1000) == b"a 1\n"
 
 
 # The results.

@@ -177,8 +177,9 @@ def _traceback(error: BaseException) -> str:
 
 
 def main() -> None:
-    # Each line is one write: mpirun would mix parts of lines with those of other ranks.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Each line is one write, also with PYTHONUNBUFFERED: mpirun would mix parts of lines with those of
+    # other ranks.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     # The archive that Python was started with is in the folder of the payload.
     code = run(os.path.dirname(os.path.abspath(sys.argv[0])))
     sys.stdout.flush()
