@@ -6,8 +6,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import trireme
 
@@ -26,6 +29,13 @@ def test_wheel_and_sdist(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"trireme"}
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "src").rglob("*.py")), ids=lambda path: path.name)
+def test_no_warnings_at_import(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile(path.read_text(), str(path), "exec")
 
 
 def test_import_is_light() -> None:
