@@ -127,7 +127,9 @@ def test_exception_on_rank_3(client: trireme.Client) -> None:
     with pytest.raises(trireme.JobFailed) as raised:
         job.results(WAIT)
     failure = raised.value
-    assert failure.rank == 3 and failure.reason == "TrainingError" and failure.node == f"{job.name}-worker-0-1"
+    assert failure.rank == 3 and failure.reason == "TrainingError"
+    assert failure.node and failure.node == next(p.node for p in job.status.worker_pod_statuses if p.index == 1)
+    assert f"rank 3 on {job.name}-worker-0-1 raised DataError" in str(failure)
     assert "in fail_on_rank_3" in failure.traceback and 'raise DataError("/data/part-3")' in str(failure)
     assert type(failure.exception).__name__ == "DataError" and failure.exception.path == "/data/part-3"
     assert failure.__cause__ is failure.exception and failure.last_lines[-1].endswith("DataError: /data/part-3")

@@ -196,11 +196,15 @@ def test_exception_of_a_rank(client: Client, api: FakeAPI) -> None:
         "host": "w-1",
     }
     lines = signed(api, job, 1, header, cloudpickle.dumps(KeyError("a")))
-    finish(api, job, "Failed", {0: 1}, *lines, failureReason="TrainingError", failureMessage="rank 1 failed")
+    pods = [{"name": "w-1-r0", "node": "gpu-7"}, {"name": "w-10-r0", "node": "gpu-8"}]
+    finish(
+        api, job, "Failed", {0: 1}, *lines, failureReason="TrainingError", failureMessage="rank 1 failed",
+        workerPodStatuses=pods[::-1],
+    )  # fmt: skip
     with pytest.raises(trireme.JobFailed, match="rank 1 on w-1 raised KeyError: 'a'") as raised:
         job.results(10)
     failure = raised.value
-    assert (failure.rank, failure.node, failure.reason) == (1, "w-1", "TrainingError")
+    assert (failure.rank, failure.node, failure.reason) == (1, "gpu-7", "TrainingError")
     assert isinstance(failure.__cause__, KeyError) and failure.status.failure_message == "rank 1 failed"
 
 
@@ -215,12 +219,16 @@ def test_exception_that_cannot_be_unpickled(client: Client, api: FakeAPI) -> Non
 
 def test_failure_of_the_job(client: Client, api: FakeAPI) -> None:
     job = client.run(answer)
-    process = {"rank": 1, "host": f"{job.name}-worker-0-0", "error": "Killed", "lastLines": ["a", "b"]}
-    pod = {"index": 0, "name": f"{job.name}-worker-0-0-r0", "node": "gpu-7", "phase": "Failed"}
+    process = {"rank": 1, "host": f"{job.name}-worker-0-1", "error": "Killed", "lastLines": ["a", "b"]}
+    name = f"{job.name}-worker-0-1"
+    pods = [
+        {"index": index, "name": f"{name}{suffix}", "node": node, "phase": "Failed"}
+        for index, suffix, node in ((10, "0-r0", "gpu-8"), (1, "-r0", "gpu-7"))
+    ]
     message = "Worker 0 exceeded its memory limit. Raise the memory limit"
     finish(
         api, job, "Failed", {}, failureReason="WorkerFailed", failureMessage=message, failedProcess=process,
-        workerPodStatuses=[pod], timeline=[{"step": "Submitted", "time": "2026-01-02T03:04:05Z"}],
+        workerPodStatuses=pods, timeline=[{"step": "Submitted", "time": "2026-01-02T03:04:05Z"}],
     )  # fmt: skip
     with pytest.raises(errors.JobFailedError) as raised:
         job.results(10)

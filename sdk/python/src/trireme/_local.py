@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trireme import display, errors
+from trireme._models import TrainJobStatus
 from trireme._payload import Payload
 from trireme._results import Collector, is_result
 
@@ -108,7 +109,7 @@ class LocalJob:
         results = Results(self._collector, self.name)
         outcome = results.failure()
         if outcome:
-            raise rank_failure(outcome, self.name, "of this machine")
+            raise rank_failure(outcome, self.name, "of this machine", TrainJobStatus())
         if self._process.returncode:
             raise errors.JobFailed(
                 f"mpirun exited with code {self._process.returncode}",

@@ -25,7 +25,7 @@ from trireme._aio import asynchronous
 from trireme._frames import ResourceFrames, html_table
 from trireme._jobs import Jobs, pod_path
 from trireme._kube import JSON, Kube, Stream
-from trireme._models import TrainJob
+from trireme._models import TrainJob, TrainJobStatus
 from trireme._payload import Payload, payload
 from trireme._results import Collector, Outcome, is_result
 from trireme.training.client import (
@@ -123,22 +123,24 @@ def with_source(traceback: str) -> str:
     return "\n".join(output) + "\n"
 
 
-def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
+def rank_failure(outcome: Outcome, name: str, image: str, status: TrainJobStatus) -> errors.JobFailed:
     """Returns the exception for what a rank sent instead of a result."""
     header = outcome.header
+    node = errors.node_of(status, header["host"])
     if outcome.kind == "python":
         here, there = header["here"], header["there"]
         advice = f"Use an image with Python {there}, or run this program with Python {here}"
         what = f"image {image} has Python {here}, and this is Python {there}. The function was not called"
         message = f"job {name}: {what}. {advice}"
-        return errors.JobFailed(message, reason="PythonVersionMismatch", remedy=advice, node=header["host"])
+        return errors.JobFailed(message, status=status, reason="PythonVersionMismatch", remedy=advice, node=node)
     failure = errors.JobFailed(
         f"job {name}: rank {outcome.rank} on {header['host']} raised {header['type']}: {header['message']}",
+        status=status,
         reason="TrainingError",
         cause=f"{header['type']}: {header['message']}",
         remedy="Correct the function; the traceback is that of the rank",
         rank=outcome.rank,
-        node=header["host"],
+        node=node,
         last_lines=header["traceback"].splitlines()[-5:],
     )
     failure.traceback = with_source(header["traceback"])
@@ -244,11 +246,8 @@ class Job:
         results = Results(self._collector, self.name)
         outcome = results.failure()
         if outcome:
-            failure = rank_failure(
-                outcome, self.name, (self._job.spec.trainer.image if self._job.spec.trainer else "") or ""
-            )
-            failure.status = self._job.status
-            raise failure
+            image = self._job.spec.trainer.image if self._job.spec.trainer else None
+            raise rank_failure(outcome, self.name, image or "", self._job.status)
         if self._job.status.phase == "Failed":
             raise errors.job_failure(errors.JobFailed, self.name, self._job.status)
         return results.values(self._ranks)
