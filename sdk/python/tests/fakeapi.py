@@ -28,6 +28,7 @@ class FakeAPI:
         self.objects: dict[tuple[str, str, str], JSON] = {}
         self.history: list[tuple[int, str, str, str, JSON]] = []
         self.version = 0
+        self.forgotten = 0
         self.logs: dict[str, list[str]] = {}
         self.ended_logs: set[str] = set()
         self.faults: list[tuple[str, str, int, JSON, dict[str, str]]] = []
@@ -96,6 +97,13 @@ class FakeAPI:
             item["metadata"]["resourceVersion"] = str(self.version)
             self._event("DELETED", plural, namespace, item)
             return item
+
+    def forget(self) -> None:
+        """Removes all events: watches that have not sent them end with an error."""
+        with self.changed:
+            self.history.clear()
+            self.forgotten = self.version
+            self.changed.notify_all()
 
     def log(self, pod: str, *lines: str, end: bool = False) -> None:
         with self.changed:
@@ -210,8 +218,12 @@ class _Handler(BaseHTTPRequestHandler):
             while True:
                 with self.fake.changed:
                     new = [e for e in self.fake.history if e[0] > seen and e[2] == plural and namespace in ("", e[3])]
-                    if not new and not self.fake.closing:
+                    expired = seen < self.fake.forgotten
+                    if not new and not expired and not self.fake.closing:
                         self.fake.changed.wait(0.5)
+                if expired:
+                    self._chunk(json.dumps({"type": "ERROR", "object": {"code": 410}}).encode() + b"\n")
+                    return self._chunk(b"")
                 for version, kind, _, _, item in new:
                     seen = version
                     if selected(item, query):

@@ -263,6 +263,25 @@ def test_map(client: Client, api: FakeAPI) -> None:
     assert not [key for key in api.objects if key[0] == "trainjobs"]
 
 
+def test_an_array_does_not_wait_for_deleted_jobs(client: Client, api: FakeAPI) -> None:
+    array = client.map(answer, [1, 2, 3])
+    api.delete("trainjobs", "default", array[0].name)
+
+    def play() -> None:
+        while not api.count("GET", JOBS, watch="true"):
+            time.sleep(0.005)
+        with api.changed:
+            api.delete("trainjobs", "default", array[1].name)
+            api.forget()
+        api.status(array[2].name, phase="Succeeded")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    assert array.wait(10) is array
+    thread.join()
+    assert [job.status.phase for job in array] == [None, None, "Succeeded"]
+
+
 def test_map_leaves_nothing_behind(client: Client, api: FakeAPI) -> None:
     def items() -> Iterator[int]:
         yield 1

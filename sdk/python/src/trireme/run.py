@@ -380,7 +380,7 @@ class JobArray(ResourceFrames):
         return self.jobs[index]
 
     def wait(self, timeout: float | None = None) -> JobArray:
-        """Waits until all jobs have finished, with one watch."""
+        """Waits until all jobs have finished, with one watch. It does not wait for jobs that were deleted."""
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = {job.name: job for job in self.jobs if not job.status.finished}
         if not waiting:
@@ -392,6 +392,9 @@ class JobArray(ResourceFrames):
                 state = TrainJob.from_dict(data)
                 if state.metadata.name in waiting:
                     waiting[state.metadata.name]._job = state
+            if kind == "SYNCED":
+                existing = {data["metadata"]["name"] for data in item["items"]}
+                waiting = {name: job for name, job in waiting.items() if name in existing}
             if kind == "DELETED":
                 waiting.pop(item["metadata"]["name"], None)
             waiting = {name: job for name, job in waiting.items() if not job.status.finished}
