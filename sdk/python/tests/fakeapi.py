@@ -31,7 +31,7 @@ class FakeAPI:
         self.forgotten = 0
         self.logs: dict[str, list[str]] = {}
         self.ended_logs: set[str] = set()
-        self.faults: list[tuple[str, str, int, JSON, dict[str, str]]] = []
+        self.faults: list[tuple[str, str, int, JSON, dict[str, str], bool]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.closing = False
         api = self
@@ -61,10 +61,21 @@ class FakeAPI:
         self.server.server_close()
 
     def fault(
-        self, method: str, path: str, status: int, body: JSON | None = None, times: int = 1, **headers: str
+        self,
+        method: str,
+        path: str,
+        status: int,
+        body: JSON | None = None,
+        times: int = 1,
+        *,
+        lost: bool = False,
+        **headers: str,
     ) -> None:
-        """Answers the next requests that match with a status. Status 0 closes the connection."""
-        self.faults += [(method, path, status, body or {}, headers)] * times
+        """Answers the next requests that match with a status. Status 0 closes the connection.
+
+        With `lost`, an object is created nevertheless.
+        """
+        self.faults += [(method, path, status, body or {}, headers, lost)] * times
 
     def count(self, method: str, path: str, **query: str) -> int:
         matches = (r for r in self.requests if r[0] == method and re.fullmatch(path, r[1]))
@@ -152,10 +163,13 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
         self.fake.requests.append((self.command, parts.path, query))
-        for index, (method, path, status, answer, headers) in enumerate(self.fake.faults):
+        for index, (method, path, status, answer, headers, lost) in enumerate(self.fake.faults):
             watch = query.get("watch") == "true"
             if (method == self.command or (method == "WATCH" and watch)) and re.fullmatch(path, parts.path):
                 del self.fake.faults[index]
+                if lost:
+                    _, namespace, plural, _, _ = PLURALS.match(parts.path).groups()
+                    self.fake.put(plural, namespace, body)
                 if status == 0:
                     self.close_connection = True
                     return

@@ -113,6 +113,39 @@ def test_nothing_is_left_behind_if_the_secret_is_refused(client: Client, api: Fa
     assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
 
 
+def test_a_quota_refuses_the_secret(client: Client, api: FakeAPI) -> None:
+    api.fault("POST", ".*/secrets", 403, {"message": "exceeded quota: q, requested: count/secrets=1"})
+    with pytest.raises(errors.QuotaExceededError) as raised:
+        client.run(answer)
+    assert "Request less" in raised.value.remedy
+    assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
+
+
+@pytest.mark.parametrize("status", [0, 504])
+def test_nothing_is_left_behind_if_the_answer_is_lost(client: Client, api: FakeAPI, status: int) -> None:
+    for resource in ("trainjobs", "secrets"):
+        api.fault("POST", f".*/{resource}", status, lost=True)
+        with pytest.raises(errors.TrainingSDKException):
+            client.run(answer)
+        assert not [key for key in api.objects if key[0] == "trainjobs"]
+    # A job of the same name that is not of this run stays.
+    client.run(answer, name="a")
+    with pytest.raises(errors.AlreadyExistsError):
+        client.run(answer, name="a")
+    api.fault("POST", ".*/trainjobs", status)
+    with pytest.raises(errors.TrainingSDKException):
+        client.run(answer, name="a")
+    assert ("trainjobs", "default", "a") in api.objects
+    api.fault("POST", ".*/secrets", 403)
+    api.fault("DELETE", ".*/trainjobs/b", 403)
+    with pytest.raises(errors.ForbiddenError, match="Job b in namespace default may exist: delete it"):
+        client.run(answer, name="b")
+    api.fault("POST", ".*/trainjobs", status, lost=True)
+    api.fault("GET", ".*/trainjobs/c", 403)
+    with pytest.raises(errors.TrainingSDKException, match="Job c in namespace default may exist: delete it"):
+        client.run(answer, name="c")
+
+
 @pytest.mark.parametrize("settings", [{"nodes": 0}, {"nodes": 65}, {"slots": 0}, {"nodes": True}, {"name": "A"}])
 def test_invalid_runs_are_not_sent(client: Client, api: FakeAPI, settings: Any) -> None:
     with pytest.raises(ValueError):

@@ -245,7 +245,7 @@ def test_wait_without_permission_to_watch(client: TrainingClient, api: FakeAPI) 
     create(client)
     api.fault("WATCH", JOBS, 403)
     api.status("a", phase="Succeeded")
-    api.faults.insert(0, ("GET", JOBS, 403, {}, {}))
+    api.faults.insert(0, ("GET", JOBS, 403, {}, {}, False))
     assert client.wait_for_job_completion("a", polling_interval=0.01).status.phase == "Succeeded"
     api.status("a", phase="Running")
     api.fault("GET", JOBS, 403)

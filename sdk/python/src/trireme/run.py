@@ -540,21 +540,36 @@ class Client:
     def _submit(self, manifest: JSON, packed: Payload, ranks: int) -> Job:
         """Creates the job, then the Secret that it owns: deleting the job deletes both.
 
-        The pods wait for the Secret. If it cannot be created, the job is deleted.
+        The pods wait for the Secret. If it cannot be created, the job is deleted, also if the answer of
+        the API server to its creation was lost.
         """
-        job = self._jobs.create(self.namespace, manifest)
+        job = None
         try:
+            job = self._jobs.create(self.namespace, manifest)
             self._kube.create(f"/api/v1/namespaces/{self.namespace}/secrets", _secret(job, packed, ranks))
         except BaseException as error:
-            with contextlib.suppress(errors.TrainingSDKException):
-                self._jobs.delete(job.metadata.name, self.namespace)
-            if isinstance(error, errors.ForbiddenError):
+            if job and isinstance(error, errors.ForbiddenError) and not isinstance(error, errors.QuotaExceededError):
                 error.remedy = (
                     "run() sends the function in a Secret: ask for the role edit, or to create and get secrets"
                 )
+            if job or not _is_refusal(error):
+                self._clean_up(manifest["metadata"]["name"], packed.run, error)
             raise
         log.info("created job %s in namespace %s", job.metadata.name, self.namespace)
         return Job(self, job, packed.key, packed.run, ranks)
+
+    def _clean_up(self, name: str, run: str, error: BaseException) -> None:
+        """Deletes the job of a run that was not created completely, if it exists."""
+        try:
+            # Another job may have the name.
+            if self._jobs.get(name, self.namespace).metadata.labels.get(LABEL_RUN) == run:
+                self._jobs.delete(name, self.namespace)
+        except errors.NotFoundError:
+            pass
+        except errors.TrainingSDKException as failure:
+            log.debug("cannot delete job %s: %s", name, failure)
+            if isinstance(error, errors.TrainingSDKException):
+                error.remedy = f"Job {name} in namespace {self.namespace} may exist: delete it"
 
     def _plan(self, manifest: JSON, packed: Payload) -> Plan:
         self._jobs.create(self.namespace, manifest, dry_run=True)
@@ -623,6 +638,11 @@ class Client:
 
 
 AsyncClient = asynchronous(Client, "AsyncClient", __name__)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the API server has answered that it did not create an object."""
+    return isinstance(error, errors.K8sApiException) and error.status < 500
 
 
 def _count(name: str, value: int) -> int:
