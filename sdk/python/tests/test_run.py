@@ -146,7 +146,18 @@ def test_nothing_is_left_behind_if_the_answer_is_lost(client: Client, api: FakeA
         client.run(answer, name="c")
 
 
-@pytest.mark.parametrize("settings", [{"nodes": 0}, {"nodes": 65}, {"slots": 0}, {"nodes": True}, {"name": "A"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nodes": 0},
+        {"nodes": 65},
+        {"slots": 0},
+        {"nodes": True},
+        {"name": "A"},
+        {"max_result_bytes": 0},
+        {"max_result_bytes": (3 << 20) + 1, "nodes": 2},
+    ],
+)
 def test_invalid_runs_are_not_sent(client: Client, api: FakeAPI, settings: Any) -> None:
     with pytest.raises(ValueError):
         client.run(answer, **settings)
@@ -545,8 +556,13 @@ def test_local_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(trireme.JobFailed, match=r"rank 1 on .* raised LookupError: on one") as raised:
         client.run(raise_on_rank_1).results(60)
     assert "in raise_on_rank_1" in raised.value.traceback and "_runner" not in raised.value.traceback
-    with pytest.raises(trireme.JobFailed, match="at most 10 are sent back"):
+    with pytest.raises(trireme.JobFailed, match=r"at most 10 are sent back.* or raise max_result_bytes to 1\d\d\b"):
         client.run(lambda: bytes(100), max_result_bytes=10).results(60)
+    with pytest.raises(trireme.JobFailed, match=r"and return its path$") as raised:
+        client.run(lambda: bytes(4 << 20), max_result_bytes=3 << 20).results(60)
+    assert "raise max_result_bytes" not in str(raised.value)
+    with pytest.raises(ValueError, match="max_result_bytes: must be at most 3145728 with 2 ranks, not 4194304"):
+        client.run(answer, max_result_bytes=4 << 20)
     with pytest.raises(trireme.JobFailed, match="mpirun exited with code 5"):
         client.run(lambda: os._exit(5)).results(60)
     with pytest.raises(trireme.JobFailed, match="raised SystemExit: 3"):

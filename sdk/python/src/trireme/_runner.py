@@ -135,8 +135,9 @@ def _call(folder: str, settings: Dict[str, Any], sender: Sender) -> int:
     if len(value) > settings["limit"]:
         too_large = ValueError(
             "the result of rank %d has %d bytes, and at most %d are sent back: write it to a volume "
-            "(volumes=, volume_mounts=) and return its path, or raise max_result_bytes"
+            "(volumes=, volume_mounts=) and return its path"
             % (rank(), len(value), settings["limit"])
+            + (", or raise max_result_bytes to %d" % len(value) if len(value) <= settings["most"] else "")
         )
         _send_exception(sender, too_large)
         return FAILED

@@ -496,8 +496,17 @@ class Client:
         """
         nodes, slots = _count("nodes", nodes), _count("slots", slots)
         ranks = self.local or nodes * slots
-        limit = min(max_result_bytes or MAX_RESULT_BYTES, MAX_ALL_RESULT_BYTES // ranks)
-        packed = payload(func, args, kwargs, code, limit)
+        most = MAX_ALL_RESULT_BYTES // ranks
+        limit = (
+            min(MAX_RESULT_BYTES, most) if max_result_bytes is None else _count("max_result_bytes", max_result_bytes)
+        )
+        if limit > most:
+            raise errors.ValidationError(
+                "max_result_bytes",
+                f"must be at most {most} with {ranks} ranks, not {limit}",
+                remedy="Write larger results to a volume, and return their paths",
+            )
+        packed = payload(func, args, kwargs, code, limit, most)
         if self.local:
             return _local.LocalJob(packed, self.local, env)
         name = name or _job_name(func)
