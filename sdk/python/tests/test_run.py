@@ -218,9 +218,27 @@ def test_ctrl_c_leaves_the_job(client: Client, api: FakeAPI) -> None:
 
     shown = Interrupted()
     job.follow(shown)
-    assert f"Client().job('{job.name}').follow()" in shown.shown[0][1] and shown.shown[-1] == "closed"
+    assert f"Client(namespace='default').job('{job.name}').follow()" in shown.shown[0][1]
+    assert shown.shown[-1] == "closed"
     assert ("trainjobs", "default", job.name) in api.objects
     assert not [t for t in threading.enumerate() if t.name.startswith("trireme")]
+
+
+def test_ctrl_c_while_waiting(
+    client: Client, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job, array = client.run(answer), client.map(answer, [1])
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trireme.run.Kube.watch", interrupted)
+    for call in (job.wait, job.results, array.results):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    hint = f"Client(namespace='default').job('{job.name}').results()"
+    assert [hint in text for text in caplog.messages] == [True, True, False]
+    assert "the jobs continue" in caplog.messages[-1]
 
 
 def test_follow_ends_if_the_job_is_deleted(client: Client, api: FakeAPI) -> None:

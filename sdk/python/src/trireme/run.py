@@ -184,10 +184,19 @@ class Job:
         return self
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Waits until the job has finished, whether it succeeded or failed."""
+        """Waits until the job has finished, whether it succeeded or failed. Ctrl-C stops waiting."""
         if not self._job.status.finished:
-            self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
+            try:
+                self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
+            except KeyboardInterrupt:
+                log.warning("Stopped waiting; %s", self._hint("results"))
+                raise
         return self
+
+    def _hint(self, method: str) -> str:
+        """Returns how to come back to a job that continues."""
+        job = f"Client(namespace={self.namespace!r}).job({self.name!r})"
+        return f"job {self.name} continues. To return: {job}.{method}(). To delete it: {job}.delete()"
 
     def follow(self, output: display.Display | None = None) -> Job:
         """Shows progress and output until the job has finished.
@@ -198,11 +207,7 @@ class Job:
         try:
             self._follow(shown)
         except KeyboardInterrupt:
-            shown.line(
-                None,
-                f"Stopped following; job {self.name} continues. To return: Client().job({self.name!r}).follow()",
-            )
-            shown.line(None, f"To delete it: Client().job({self.name!r}).delete()")
+            shown.line(None, f"Stopped following; {self._hint('follow')}")
         finally:
             shown.close()
         return self
@@ -387,7 +392,21 @@ class JobArray(ResourceFrames):
             return self
         jobs = self._client._jobs
         query = {"labelSelector": f"{LABEL_ARRAY}={self.array}"}
-        for kind, item in self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline):
+        try:
+            states = self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline)
+            return self._wait(states, waiting, deadline, timeout)
+        except KeyboardInterrupt:
+            log.warning("Stopped waiting; the jobs continue. To delete them, call delete() of the array")
+            raise
+
+    def _wait(
+        self,
+        states: Iterator[tuple[str, JSON]],
+        waiting: dict[str, Job],
+        deadline: float | None,
+        timeout: float | None,
+    ) -> JobArray:
+        for kind, item in states:
             for data in item["items"] if kind == "SYNCED" else [item] if kind in ("ADDED", "MODIFIED") else []:
                 state = TrainJob.from_dict(data)
                 if state.metadata.name in waiting:
