@@ -437,6 +437,24 @@ def test_mock() -> None:
     client.close()
 
 
+def test_cancel_without_permission_to_watch(api: FakeAPI) -> None:
+    api.put("trainjobs", "default", {"metadata": {"name": "a"}})
+    api.fault("GET", JOBS, 403)
+
+    async def main() -> None:
+        async with AsyncTrainingClient(kube=api.kube()) as client:
+            waiting = asyncio.create_task(client.wait_for_job_completion("a", polling_interval=5))
+            while not api.count("GET", JOBS + "/a"):
+                await asyncio.sleep(0.005)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 5
+
+
 def test_asynchronous_client(api: FakeAPI) -> None:
     async def main() -> None:
         async with AsyncTrainingClient(kube=api.kube()) as client:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from trireme import errors
-from trireme._kube import JSON, Kube, Stream
+from trireme._kube import JSON, Kube, Stream, pause
 from trireme._objects import JobObject
 from trireme._results import is_result
 
@@ -161,7 +161,7 @@ class Jobs(Generic[J]):
                 raise errors.WaitTimeoutError(
                     f"{self.kind} {name} has not finished within {timeout:g} s", reason="Timeout"
                 )
-            time.sleep(interval)
+            pause(interval)
 
     def pods(self, name: str, namespace: str, role: str = "all", index: int | None = None) -> list[JSON]:
         """Returns the pods of the job: the launcher, then the workers by their index."""

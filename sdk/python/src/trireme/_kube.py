@@ -241,7 +241,7 @@ class Kube:
                 if failures > WATCH_RETRIES:
                     raise
                 log.debug("watch interrupted, continuing: %s", error)
-                time.sleep(_pause(0))
+                pause(_pause(0))
             except errors.K8sApiException as error:
                 if error.status != 410:
                     raise
@@ -313,11 +313,16 @@ class Kube:
                 delay = _retry_after(response) or _pause(attempt)
             log.debug("%s %s: transient error, retrying in %.1f s", method, path, delay)
             attempt += 1
-            cancellation = current_cancellation.get()
-            if cancellation and cancellation.cancelled.wait(delay):
-                raise Cancelled
-            if not cancellation:
-                time.sleep(delay)
+            pause(delay)
+
+
+def pause(seconds: float) -> None:
+    """Sleeps, or raises Cancelled if the call is cancelled meanwhile."""
+    cancellation = current_cancellation.get()
+    if not cancellation:
+        time.sleep(seconds)
+    elif cancellation.cancelled.wait(seconds):
+        raise Cancelled
 
 
 def _pause(attempt: int) -> float:
