@@ -31,6 +31,7 @@ class FakeAPI:
         self.forgotten = 0
         self.logs: dict[str, list[str]] = {}
         self.ended_logs: set[str] = set()
+        self.cuts: list[tuple[str, int, bool]] = []
         self.faults: list[tuple[str, str, int, JSON, dict[str, str], bool]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.closing = False
@@ -122,6 +123,10 @@ class FakeAPI:
             if end:
                 self.ended_logs.add(pod)
             self.changed.notify_all()
+
+    def cut(self, pod: str, after: int, clean: bool = False) -> None:
+        """Ends a stream of the pod's log after so many lines, as a restart of the API server does."""
+        self.cuts.append((pod, after, clean))
 
     def _event(self, kind: str, plural: str, namespace: str, item: JSON) -> None:
         self.history.append((self.version, kind, plural, namespace, copy.deepcopy(item)))
@@ -250,24 +255,41 @@ class _Handler(BaseHTTPRequestHandler):
     def _log(self, pod: str, query: dict[str, str]) -> None:
         if pod not in self.fake.logs and ("pods", "default", pod) not in self.fake.objects:
             return self._error(404, "NotFound", f"pod {pod} not found")
+        stamped = query.get("timestamps") == "true"
+
+        def text(index: int, line: str) -> bytes:
+            return f"{stamp(index)} {line}\n".encode() if stamped else f"{line}\n".encode()
+
+        def lines_from(start: int) -> list[tuple[int, str]]:
+            lines = list(enumerate(self.fake.logs.get(pod, [])))[start:]
+            since = query.get("sinceTime", "")
+            return [(index, line) for index, line in lines if stamp(index)[:19] >= since[:19]]
+
         if "follow" not in query:
-            lines = self.fake.logs.get(pod, [])[-int(query.get("tailLines", 10_000)) :]
-            if query.get("timestamps"):
-                lines = ["2026-01-02T03:04:05.123456789Z " + line for line in lines]
-            return self._answer(200, "".join(line + "\n" for line in lines).encode())
+            lines = lines_from(0)[-int(query.get("tailLines", 10_000)) :]
+            return self._answer(200, b"".join(text(*pair) for pair in lines))
         self._begin()
         sent = 0
         try:
             while True:
                 with self.fake.changed:
-                    lines = self.fake.logs.get(pod, [])[sent:]
+                    lines = lines_from(sent)
                     over = pod in self.fake.ended_logs or self.fake.closing
                     if not lines and not over:
                         self.fake.changed.wait(0.5)
-                for line in lines:
-                    sent += 1
-                    self._chunk(line.encode() + b"\n")
+                for index, line in lines:
+                    sent = index + 1
+                    self._chunk(text(index, line))
+                    for cut in [c for c in self.fake.cuts if c[:2] == (pod, sent)][:1]:
+                        self.fake.cuts.remove(cut)
+                        self.close_connection = True
+                        return self._chunk(b"") if cut[2] else None
                 if over and not lines:
                     return self._chunk(b"")
         except OSError:
             self.close_connection = True
+
+
+def stamp(index: int) -> str:
+    """Returns the time of a line. Two lines each have the same, and four the same second."""
+    return f"2026-01-02T03:04:{index // 4 % 60:02d}.{index // 2:09d}Z"

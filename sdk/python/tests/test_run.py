@@ -204,9 +204,87 @@ def test_follow(client: Client, api: FakeAPI) -> None:
     assert "Succeeded" in shown.shown and shown.shown[-1] == "closed"
     logs = api.count("GET", ".*/log")
     assert job.results(10) == [1, 2]
-    # Nothing is read twice.
-    assert api.count("GET", ".*/log") == logs == 1 and api.count("GET", JOBS, watch="true") == 1
+    # The second request, if any, is that for the lines since the first has ended.
+    assert api.count("GET", ".*/log") == logs <= 2 and api.count("GET", JOBS, watch="true") == 1
     assert list(job.curve().to_frame()["loss"]) == [0.5]
+
+
+def lines_shown(shown: Shown) -> list[str]:
+    return [item[1] for item in shown.shown if isinstance(item, tuple)]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_follow_continues_a_log(client: Client, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+    monkeypatch.setattr("trireme._jobs.LOG_CHECK_SECONDS", 0.01)
+    job, shown = client.run(answer), Shown()
+    pod = f"{job.name}-launcher-0-0"
+    api.status(job.name, phase="Running", launcherPodStatus={"name": pod, "phase": "Running"})
+    for after in (3, 6, 6, 7):
+        api.cut(pod, after, clean)
+    api.log(pod, *(f"line {number}" for number in range(7)))
+
+    def play() -> None:
+        while len(lines_shown(shown)) < 7:
+            time.sleep(0.005)
+        finish(api, job, "Succeeded", {0: 1}, "line 7")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    job.follow(shown)
+    thread.join()
+    assert lines_shown(shown) == [f"line {number}" for number in range(8)]
+    assert job.results(10) == [1] and not api.cuts
+    since = {query["sinceTime"] for _, path, query in api.requests if path.endswith("/log") and "sinceTime" in query}
+    assert since >= {"2026-01-02T03:04:00Z", "2026-01-02T03:04:01Z"}
+
+
+def test_a_log_that_cannot_be_read(client: Client, api: FakeAPI, caplog: pytest.LogCaptureFixture) -> None:
+    """States are shown nevertheless, and results read the log again."""
+    job, shown = client.run(answer), Shown()
+    finish(api, job, "Succeeded", {0: 1}, *(f"line {number}" for number in range(3)))
+    for _ in range(6):
+        api.cut(f"{job.name}-launcher-0-0", 2)
+    job.follow(shown)
+    assert lines_shown(shown) == ["line 0", "line 1"] and "Succeeded" in shown.shown
+    assert "log of pod" in caplog.text and job.results(10) == [1]
+
+
+def test_curve(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+    assert job.curve() == []
+    reports = [{"step": step, "of": 3, "loss": 1 / step} for step in (1, 2, 3)]
+    finish(api, job, "Succeeded", {0: 1}, *("[1,0]<stdout>: trireme: " + json.dumps(r) for r in reports))
+    # It was not followed, in this process or another.
+    assert job.refresh().curve() == reports == client.jobs()[0].curve()
+    # Following again, also a log that has lost its beginning, adds nothing.
+    job.follow(Shown()).follow(Shown())
+    assert job.curve() == reports
+    del api.logs[f"{job.name}-launcher-0-0"][0]
+    assert job.follow(Shown()).curve() == reports
+
+
+def test_jobs(client: Client, api: FakeAPI) -> None:
+    first, second = client.run(answer, name="a"), client.run(answer, name="b")
+    api.put("trainjobs", "default", {"metadata": {"name": "other"}, "spec": {}})
+    # As between the two requests of another client.
+    api.delete("secrets", "default", "b-run")
+    before = len(api.requests)
+    jobs = client.jobs()
+    assert len(api.requests) == before + 1
+    assert [job.name for job in jobs] == ["a", "b"] and list(jobs.to_frame()["phase"]) == ["Pending"] * 2
+    assert "<td>a</td>" in jobs._repr_html_()
+    finish(api, first, "Succeeded", {0: 1})
+    assert jobs[0].results(10) == [1] == client.jobs()[0].follow(Shown()).results(10)
+    finish(api, second, "Succeeded", {}, "text", "trireme-result: v1 hidden")
+    shown = Shown()
+    jobs[1].follow(shown)
+    assert lines_shown(shown) == ["text"]
+    for read in (jobs[1].results, lambda: client.job("b")):
+        with pytest.raises(errors.NotFoundError, match="its Secret is missing"):
+            read()
+    api.put("secrets", "default", {"metadata": {"name": "b-run"}})
+    with pytest.raises(errors.NotFoundError, match="was not created by run"):
+        client.job("b")
 
 
 def test_ctrl_c_leaves_the_job(client: Client, api: FakeAPI) -> None:

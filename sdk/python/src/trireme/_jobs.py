@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import re
 import threading
@@ -13,10 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from trireme import errors
+from trireme import _kube, errors
 from trireme._kube import JSON, Kube, Stream, pause
 from trireme._objects import JobObject
 from trireme._results import is_result
+
+log = logging.getLogger("trireme")
 
 GROUP = "kubeflow.org"
 LABEL_JOB_NAME = "training.kubeflow.org/job-name"
@@ -313,6 +316,66 @@ class Jobs(Generic[J]):
             for stream in list(streams):
                 stream.shutdown()
             observer.join()
+
+
+# The time that the kubelet puts in front of a line. The seconds, and the zone, are what sinceTime can have.
+STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
+LOG_RETRIES = 5
+# A stream may end because its API server or kubelet is restarted. The pause doubles with each check.
+LOG_CHECK_SECONDS = 2.0
+LOG_CHECK_MAX_SECONDS = 60.0
+
+
+def log_lines(
+    kube: Kube,
+    path: str,
+    *,
+    ended: threading.Event | None = None,
+    opened: Callable[[Stream], None] = lambda _: None,
+) -> Iterator[str]:
+    """Yields the lines of a log. A stream that is interrupted continues after the last line.
+
+    With `ended`, it follows the log until it has read all of it after the event was set, or until another
+    thread shuts down the stream, which `opened` gets.
+    """
+    query = {"timestamps": "true", **({"follow": "true"} if ended else {})}
+    last, count, failures, delay = "", 0, 0, LOG_CHECK_SECONDS
+    over = ended is not None and ended.is_set()
+    while True:
+        # Lines of the second of the last line come again.
+        skipped, again = last, count
+        try:
+            with kube.lines(path, query) as stream:
+                opened(stream)
+                for raw in stream:
+                    line = raw.decode(errors="replace")
+                    found = STAMP.match(line)
+                    if not found:
+                        yield line
+                        continue
+                    stamp = found[0]
+                    if stamp < skipped:
+                        continue
+                    if stamp == skipped and again:
+                        again -= 1
+                        continue
+                    failures, delay = 0, LOG_CHECK_SECONDS
+                    last, count = stamp, count + 1 if stamp == last else 1
+                    query["sinceTime"] = found[1] + found[2]
+                    yield line[found.end() :]
+                if stream.was_shut_down:
+                    return
+            if ended is None or over:
+                return
+            # If the container ended only now, it may have written lines since the stream ended.
+            over = ended.wait(delay)
+            delay = min(2 * delay, LOG_CHECK_MAX_SECONDS)
+        except errors.ConnectionFailedError as error:
+            failures += 1
+            if failures > LOG_RETRIES:
+                raise
+            log.debug("log interrupted, continuing: %s", error)
+            pause(_kube._pause(failures))
 
 
 def selector(labels: str | None) -> JSON:

@@ -106,6 +106,11 @@ class Stream:
         if self._cancellation and self._cancellation.cancelled.is_set():
             raise Cancelled
 
+    @property
+    def was_shut_down(self) -> bool:
+        """Whether this program has ended the stream."""
+        return self._ended.is_set()
+
     def shutdown(self) -> None:
         """Ends the iteration. Another thread may call it."""
         self._ended.set()
@@ -234,7 +239,7 @@ class Kube:
                         version = event["object"]["metadata"]["resourceVersion"]
                         if event["type"] != "BOOKMARK":
                             yield event["type"], event["object"]
-                    if stream._ended.is_set():
+                    if stream.was_shut_down:
                         return
             except errors.ConnectionFailedError as error:
                 failures += 1

@@ -23,7 +23,7 @@ import cloudpickle
 from trireme import _local, display, errors
 from trireme._aio import asynchronous
 from trireme._frames import ResourceFrames, html_table
-from trireme._jobs import Jobs, pod_path
+from trireme._jobs import Jobs, log_lines, pod_path
 from trireme._kube import JSON, Kube, Stream
 from trireme._models import TrainJob, TrainJobStatus
 from trireme._payload import Payload, payload
@@ -42,6 +42,7 @@ log = logging.getLogger("trireme")
 
 FOLDER = "/etc/trireme/run"
 LABEL_RUN = "training.kubeflow.org/run"
+LABEL_RANKS = "training.kubeflow.org/ranks"
 LABEL_ARRAY = "training.kubeflow.org/array"
 TAG_OUTPUT = "training.kubeflow.org/tag-output"
 MAX_RESULT_BYTES = 1 << 20
@@ -152,16 +153,37 @@ def rank_failure(outcome: Outcome, name: str, image: str, status: TrainJobStatus
     return failure
 
 
+@dataclass(frozen=True)
+class Run:
+    """What is needed to read the results of a run. It is in the Secret of the run."""
+
+    id: str
+    key: bytes
+    ranks: int
+
+
 class Job:
     """A function that runs, or ran, on the ranks of a TrainJob."""
 
-    def __init__(self, client: Client, job: TrainJob, key: bytes, run: str, ranks: int) -> None:
+    def __init__(self, client: Client, job: TrainJob, run: Run | None = None) -> None:
         self._client = client
         self._job = job
-        self._ranks = ranks
-        self._collector = Collector(key, run)
+        self._run_or_none = run
+        self._collector_or_none: Collector | None = None
         self._progress: list[dict[str, Any]] = []
         self._log_read = False
+
+    @property
+    def _run(self) -> Run:
+        if self._run_or_none is None:
+            self._run_or_none = self._client._read_run(self.name)
+        return self._run_or_none
+
+    @property
+    def _collector(self) -> Collector:
+        if self._collector_or_none is None:
+            self._collector_or_none = Collector(self._run.key, self._run.id)
+        return self._collector_or_none
 
     @property
     def name(self) -> str:
@@ -213,6 +235,11 @@ class Job:
         return self
 
     def _follow(self, shown: display.Display) -> None:
+        if self._run_or_none is None:
+            # Without the key, the output is shown nevertheless. results() raises the error.
+            with contextlib.suppress(errors.K8sApiException):
+                self._run_or_none = self._client._read_run(self.name)
+        reports: list[dict[str, Any]] = []
         lines: queue.Queue[str | TrainJob | BaseException | None] = queue.Queue(maxsize=10_000)
         watching = _Watch(self, lines)
         try:
@@ -224,21 +251,24 @@ class Job:
                     self._job = item
                     shown.job(item)
                 else:
-                    self._show_line(item, shown)
+                    self._read_line(item, reports, shown)
         finally:
             watching.stop()
         self._log_read = watching.complete
 
-    def _show_line(self, line: str, shown: display.Display) -> None:
+    def _read_line(self, line: str, reports: list[dict[str, Any]], shown: display.Display | None = None) -> None:
         if is_result(line):
-            self._collector.feed(line)
-            return
-        rank, content = display.split_rank(line)
-        if report := display.report_of(line):
-            self._progress.append(report)
-            shown.progress(report)
-        else:
-            shown.line(rank, content)
+            if self._run_or_none:
+                self._collector.feed(line)
+        elif report := display.report_of(line):
+            reports.append(report)
+            # A log that is read again may have lost its beginning.
+            if len(reports) >= len(self._progress):
+                self._progress = reports
+            if shown:
+                shown.progress(report)
+        elif shown:
+            shown.line(*display.split_rank(line))
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Waits for the job, and returns what the function returned, in the order of the ranks.
@@ -246,29 +276,29 @@ class Job:
         Raises JobFailed if a rank raised an exception or the job failed, and ResultsUnavailableError
         if the launcher's log does not have all results any more.
         """
+        collector = self._collector
         self.wait(timeout)
-        self._read_log()
-        results = Results(self._collector, self.name)
+        if not self._log_read or len(collector.outcomes) < self._run.ranks:
+            self._read_log()
+        results = Results(collector, self.name)
         outcome = results.failure()
         if outcome:
             image = self._job.spec.trainer.image if self._job.spec.trainer else None
             raise rank_failure(outcome, self.name, image or "", self._job.status)
         if self._job.status.phase == "Failed":
             raise errors.job_failure(errors.JobFailed, self.name, self._job.status)
-        return results.values(self._ranks)
+        return results.values(self._run.ranks)
 
     def _read_log(self) -> None:
-        if self._log_read and len(self._collector.outcomes) == self._ranks:
-            return
+        finished, reports = self._job.status.finished, list[dict[str, Any]]()
         for pod in self._client._jobs.pods(self.name, self.namespace, "launcher"):
             path = pod_path(self.namespace, pod["metadata"]["name"], "log")
             try:
-                with self._client._kube.lines(path) as stream:
-                    for line in stream:
-                        self._collector.feed(line.decode(errors="replace"))
+                for line in log_lines(self._client._kube, path):
+                    self._read_line(line, reports)
             except errors.K8sApiException as error:
                 log.debug("log of %s: %s", pod["metadata"]["name"], error)
-        self._log_read = self._job.status.finished
+        self._log_read = finished
 
     def logs(self, tail_lines: int | None = None) -> str:
         """Returns the launcher's log, in which mpirun merges the output of all ranks."""
@@ -276,7 +306,12 @@ class Job:
         return "".join(texts.values())
 
     def curve(self) -> Curve:
-        """Returns what the function reported while it was followed: `job.curve().to_frame()`."""
+        """Returns what the function has reported: `job.curve().to_frame()`.
+
+        Unless `follow` or `results` has read all of the launcher's log, it reads the log.
+        """
+        if not self._log_read:
+            self._read_log()
         return Curve(self._progress)
 
     def delete(self) -> None:
@@ -306,6 +341,9 @@ class _Watch:
         self._streams: list[Stream] = []
         self._stopped = threading.Event()
         self._log_threads: list[threading.Thread] = []
+        # Of each pod that is followed: set when its log cannot become longer.
+        self._ended: dict[str, threading.Event] = {}
+        self._failed = False
         self._thread = threading.Thread(target=self._watch, name="trireme-watch", daemon=True)
         self.complete = False
 
@@ -315,6 +353,7 @@ class _Watch:
     def stop(self) -> None:
         """Ends both threads, and waits for them."""
         self._stopped.set()
+        self._end_logs()
         for stream in list(self._streams):
             stream.shutdown()
         self._thread.join()
@@ -331,26 +370,33 @@ class _Watch:
         if self._stopped.is_set():
             stream.shutdown()
 
+    def _end_logs(self, running: str | None = None) -> None:
+        for pod, ended in list(self._ended.items()):
+            if pod != running:
+                ended.set()
+
     def _watch(self) -> None:
-        followed: set[str] = set()
         try:
             for state in self._job._client._jobs.changes(self._job.name, self._job.namespace, opened=self._opened):
                 self._put(state)
                 pod = state.status.launcher_pod_status
-                if pod and pod.name and pod.name not in followed and pod.phase in ("Running", "Succeeded", "Failed"):
-                    followed.add(pod.name)
+                if pod and pod.name and pod.name not in self._ended and pod.phase in ("Running", "Succeeded", "Failed"):
                     self._follow_log(pod.name)
+                is_running = pod and pod.phase == "Running" and not state.status.finished
+                self._end_logs(pod.name if is_running and pod else None)
                 if state.status.finished or self._stopped.is_set():
                     break
             # The log ends with its container: all of it comes before the end.
+            self._end_logs()
             for thread in self._log_threads:
                 thread.join()
-            self.complete = not self._stopped.is_set()
+            self.complete = not self._stopped.is_set() and not self._failed
             self._put(None)
         except BaseException as error:
             self._put(error)
 
     def _follow_log(self, pod: str) -> None:
+        self._ended[pod] = threading.Event()
         thread = threading.Thread(target=self._log, args=(pod,), name="trireme-log", daemon=True)
         self._log_threads.append(thread)
         thread.start()
@@ -358,12 +404,13 @@ class _Watch:
     def _log(self, pod: str) -> None:
         path = pod_path(self._job.namespace, pod, "log")
         try:
-            with self._job._client._kube.lines(path, {"follow": "true"}) as stream:
-                self._opened(stream)
-                for line in stream:
-                    self._put(line.decode(errors="replace").rstrip("\r"))
+            for line in log_lines(self._job._client._kube, path, ended=self._ended[pod], opened=self._opened):
+                self._put(line.rstrip("\r"))
+                if self._stopped.is_set():
+                    return
         except errors.TrainingSDKException as error:
-            # The states still come; results() reads the log again.
+            # The states still come; results() and curve() read the log again.
+            self._failed = True
             log.warning("log of pod %s: %s", pod, error)
 
 
@@ -439,6 +486,13 @@ class JobArray(ResourceFrames):
 
     def rows(self) -> list[dict[str, Any]]:
         return [job_row(job._job) for job in self.jobs]
+
+
+class RunList(list[Job], ResourceFrames):
+    """Jobs of `run`, with a table for notebooks and `to_frame()`."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [job_row(job._job) for job in self]
 
 
 class Client:
@@ -584,7 +638,7 @@ class Client:
                 self._clean_up(manifest["metadata"]["name"], packed.run, error)
             raise
         log.info("created job %s in namespace %s", job.metadata.name, self.namespace)
-        return Job(self, job, packed.key, packed.run, ranks)
+        return Job(self, job, Run(packed.run, packed.key, ranks))
 
     def _clean_up(self, name: str, run: str, error: BaseException) -> None:
         """Deletes the job of a run that was not created completely, if it exists."""
@@ -642,27 +696,30 @@ class Client:
         It reads the key of the run from the job's Secret, for which it needs permission to get secrets.
         """
         job = self._jobs.get(name, self.namespace)
+        return Job(self, job, self._read_run(name))
+
+    def _read_run(self, name: str) -> Run:
+        not_a_run = errors.NotFoundError(
+            f"TrainJob {name} was not created by run(), or its Secret is missing",
+            status=404,
+            reason="NotARun",
+            remedy="Use TrainingClient for this job",
+        )
         try:
             secret = self._kube.get(f"/api/v1/namespaces/{self.namespace}/secrets/{_secret_name(name)}")
         except errors.NotFoundError as error:
-            raise errors.NotFoundError(
-                f"TrainJob {name} was not created by run()",
-                status=404,
-                reason="NotARun",
-                remedy="Use TrainingClient for this job",
-            ) from error
-        labels = secret["metadata"]["labels"]
-        return Job(
-            self,
-            job,
-            base64.b64decode(secret["data"]["key"]),
-            labels[LABEL_RUN],
-            int(labels["training.kubeflow.org/ranks"]),
-        )
+            raise not_a_run from error
+        labels = secret["metadata"].get("labels", {})
+        if LABEL_RUN not in labels:
+            raise not_a_run
+        return Run(labels[LABEL_RUN], base64.b64decode(secret["data"]["key"]), int(labels[LABEL_RANKS]))
 
-    def jobs(self) -> list[Job]:
-        """Returns the jobs of the namespace that `run` created and that still exist."""
-        return [self.job(job.metadata.name) for job in self._jobs.all(self.namespace, LABEL_RUN)]
+    def jobs(self) -> RunList:
+        """Returns the jobs of the namespace that `run` created and that still exist, with one request.
+
+        A job reads its Secret when its results are read.
+        """
+        return RunList(Job(self, job) for job in self._jobs.all(self.namespace, LABEL_RUN))
 
 
 AsyncClient = asynchronous(Client, "AsyncClient", __name__)
@@ -702,7 +759,7 @@ def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
         "kind": "Secret",
         "metadata": {
             "name": _secret_name(job.metadata.name),
-            "labels": {LABEL_RUN: packed.run, "training.kubeflow.org/ranks": str(ranks)},
+            "labels": {LABEL_RUN: packed.run, LABEL_RANKS: str(ranks)},
             "ownerReferences": [owner],
         },
         "immutable": True,
