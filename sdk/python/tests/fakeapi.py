@@ -34,6 +34,7 @@ class FakeAPI:
         self.cuts: list[tuple[str, int, bool]] = []
         self.faults: list[tuple[str, str, int, JSON, dict[str, str], bool]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.bodies: list[JSON] = []
         self.closing = False
         api = self
 
@@ -167,6 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
+        self.fake.bodies.append(body)
         self.fake.requests.append((self.command, parts.path, query))
         for index, (method, path, status, answer, headers, lost) in enumerate(self.fake.faults):
             watch = query.get("watch") == "true"
@@ -181,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._answer(status, answer, **headers)
         match = PLURALS.match(parts.path)
         assert match, parts.path
-        _, namespace, plural, name, part = match.groups()
+        group, namespace, plural, name, part = match.groups()
+        if "metrics.k8s.io" in group:
+            plural = "podmetrics"
         namespace = namespace or ""
         if part == "log":
             return self._log(name, query)

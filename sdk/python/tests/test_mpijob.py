@@ -179,7 +179,7 @@ def test_pods(client: MPIJobClient, api: FakeAPI) -> None:
     assert created.get_logs() == {"a-worker-0": "from 0\n", "a-worker-1": "from 1\n"}
     assert created.get_logs(worker=1) == created.get_logs(1) == {"a-worker-1": "from 1\n"}
     assert list(created.get_logs(0, follow=True)) == ["from 0"]
-    api.fault("GET", "/apis/metrics.*", 403, times=2)
+    api.fault("GET", "/apis/metrics.*", 403)
     assert created.get_metrics().pods == []
 
 

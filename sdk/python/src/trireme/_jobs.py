@@ -168,19 +168,29 @@ class Jobs(Generic[J]):
 
     def pods(self, name: str, namespace: str, role: str = "all", index: int | None = None) -> list[JSON]:
         """Returns the pods of the job: the launcher, then the workers by their index."""
-        labels = {LABEL_JOB_NAME: name, LABEL_JOB_TYPE: self.kind.lower()}
+        labels = {}
         if role != "all":
             labels[LABEL_ROLE] = role
         if index is not None:
             labels[LABEL_INDEX] = str(index)
-        text = ",".join(f"{key}={value}" for key, value in labels.items())
-        pods, _ = self.kube.items(pod_path(namespace), selector(text))
+        return self._of_job(pod_path(namespace), name, labels)
 
-        def position(pod: JSON) -> tuple[bool, int, str]:
-            label = pod["metadata"]["labels"]
-            return label.get(LABEL_ROLE) == "worker", int(label.get(LABEL_INDEX, 0)), pod["metadata"]["name"]
+    def pod_metrics(self, name: str, namespace: str) -> list[JSON]:
+        """Returns what the pods of the job use, in the same order; nothing without a metrics API."""
+        try:
+            return self._of_job(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods", name, {})
+        except (errors.NotFoundError, errors.ForbiddenError):
+            return []
 
-        return sorted(pods, key=position)
+    def _of_job(self, path: str, name: str, labels: dict[str, str]) -> list[JSON]:
+        labels = {LABEL_JOB_NAME: name, LABEL_JOB_TYPE: self.kind.lower(), **labels}
+        items, _ = self.kube.items(path, selector(",".join(f"{key}={value}" for key, value in labels.items())))
+
+        def position(item: JSON) -> tuple[bool, int, str]:
+            label = item["metadata"]["labels"]
+            return label.get(LABEL_ROLE) == "worker", int(label.get(LABEL_INDEX, 0)), item["metadata"]["name"]
+
+        return sorted(items, key=position)
 
     def logs(
         self,
@@ -205,13 +215,13 @@ class Jobs(Generic[J]):
             raise errors.NotFoundError(f"{self.kind} {name} has no such pod in namespace {namespace}", status=404)
         if follow:
             return {}, self._follow(names, namespace, {**query, "follow": "true"})
-        return {pod: self._log(pod, namespace, query) for pod in names}, iter(())
+        return {pod: self.log(pod, namespace, query) for pod in names}, iter(())
 
-    def _log(self, pod: str, namespace: str, query: JSON) -> str:
+    def log(self, pod: str, namespace: str, query: JSON) -> str:
+        """Returns the log of a pod without results of ranks; an empty one if its container waits for its start."""
         try:
             text = self.kube.text(pod_path(namespace, pod, "log"), query)
         except errors.K8sApiException as error:
-            # The container waits for its start: it has no log yet.
             if error.status == 400:
                 return ""
             raise
@@ -239,7 +249,10 @@ class Jobs(Generic[J]):
             except BaseException as error:
                 put(error)
 
-        threads = [threading.Thread(target=read, args=pair, daemon=True) for pair in zip(pods, streams, strict=True)]
+        threads = [
+            threading.Thread(target=read, args=pair, name="trireme-log", daemon=True)
+            for pair in zip(pods, streams, strict=True)
+        ]
         try:
             for thread in threads:
                 thread.start()
@@ -278,7 +291,7 @@ class Jobs(Generic[J]):
             for stream in list(streams):
                 stream.shutdown()
 
-        observer = threading.Thread(target=observe, daemon=True)
+        observer = threading.Thread(target=observe, name="trireme-watch", daemon=True)
 
         def belongs(event: JSON) -> bool:
             about = event["involvedObject"]
