@@ -32,6 +32,7 @@ from trireme._payload import payload
 from trireme._progress import parse
 from trireme._results import Collector
 from trireme.run import Client, with_source
+from trireme.training import EnvVar
 
 JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"
 
@@ -627,10 +628,47 @@ def test_local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         job = client.run(sum_of_ranks, 2, env={"A": "1"}).follow(shown)
         assert job.results(60) == [(0, 6), (1, 6), (2, 6)]
         assert {"step": 1, "of": 1, "loss": 0.25} in shown.shown and "rank 2" in job.logs()
-        with pytest.raises(ValueError, match="map needs a cluster"):
-            client.map(answer, [1])
+        assert {(rank, f"rank {rank}") for rank in range(3)} <= {s for s in shown.shown if isinstance(s, tuple)}
+        assert [shown.shown[0], *shown.shown[-2:]] == ["Running", "Succeeded", "closed"]
+        assert list(job.curve().to_frame()["loss"]) == [0.25]
+        assert "Succeeded" in job._repr_html_() and "Succeeded" in repr(job)
+        for call, message in (
+            (lambda: client.map(answer, [1]), "map needs a cluster"),
+            (client.jobs, "jobs needs a cluster"),
+            (lambda: client.job("a"), "job needs a cluster"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                call()
         (tmp_path / "note.txt").write_text("text")
         assert client.run(lambda: open("note.txt").read(), code=tmp_path).results(60) == ["text"] * 3  # noqa: SIM115
+
+
+def test_local_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = local(1, monkeypatch)
+    env = [EnvVar("A", "1"), {"name": "B", "value": "2"}, {"name": "C"}]
+    assert client.run(lambda: [os.environ[name] for name in "ABC"], env=env).results(60) == [["1", "2", ""]]
+    for secret in (EnvVar("D", value_from={}), {"name": "D", "valueFrom": {}}):
+        with pytest.raises(ValueError, match="env: D has valueFrom, which needs a cluster"):
+            client.run(answer, env=[secret])
+
+
+def test_local_preflight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    client = local(2, monkeypatch)
+    plan = client.run(called.touch, preflight=True)
+    assert plan.totals == {"ranks": 2} and "mpirun on this machine" in str(plan)
+    assert "this machine" in plan._repr_html_()
+    time.sleep(0.5)
+    assert not called.exists()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ValueError, match="mpirun is not on the PATH"):
+        client.run(answer, preflight=True)
+
+
+def test_local_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = notebook_pages(monkeypatch)
+    local(1, monkeypatch).run(lambda: print("hello")).follow(display.Notebook())
+    assert "Succeeded" in pages[-1] and "[0] hello" in pages[-1]
 
 
 def test_large_local_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -741,12 +779,17 @@ def test_terminal_display() -> None:
     assert "[red]brackets[/red] stay" in output.getvalue() and "1/4" in output.getvalue()
 
 
-def test_notebook_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def notebook_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     import IPython.display
 
     pages: list[str] = []
     handle = types.SimpleNamespace(update=lambda page: pages.append(page.data))
     monkeypatch.setattr(IPython.display, "display", lambda *_, **__: handle)
+    return pages
+
+
+def test_notebook_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = notebook_pages(monkeypatch)
     shown = display.Notebook()
     shown.line(0, "before the first state")
     shown.job(job_of(phase="Running"))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import cloudpickle
 
@@ -25,12 +25,15 @@ from trireme._aio import asynchronous
 from trireme._frames import ResourceFrames, html_table
 from trireme._jobs import Jobs, log_lines, pod_path
 from trireme._kube import JSON, Kube, Stream
+from trireme._local import LocalJob
 from trireme._models import TrainJob, TrainJobStatus
 from trireme._payload import Payload, payload
 from trireme._results import Collector, Outcome, is_result
 from trireme.training.client import (
     DEFAULT_RUNTIME,
     VERSION,
+    Environment,
+    Resources,
     Runtime,
     TrainingClient,
     build_train_job,
@@ -52,7 +55,10 @@ MAX_ALL_RESULT_BYTES = 6 << 20
 
 @dataclass
 class Plan:
-    """What a run would create, checked by the API server and Trireme's admission."""
+    """What a run would create, checked by the API server and Trireme's admission.
+
+    The manifest of a run on this machine is empty.
+    """
 
     manifest: JSON
     payload_bytes: int
@@ -63,15 +69,19 @@ class Plan:
         return [{"resource": name, "requested": value} for name, value in self.totals.items()]
 
     def _repr_html_(self) -> str:
-        name = self.manifest["metadata"]["name"]
+        name = self.manifest["metadata"]["name"] if self.manifest else "this machine"
         quotas = f"<h5>Quotas</h5>{html_table(self.quotas)}" if self.quotas else ""
         return f"<h4>Plan of {name}</h4>{html_table(self._rows())}{quotas}"
 
     def __str__(self) -> str:
-        trainer = self.manifest["spec"]["trainer"]
+        size = f"{self.payload_bytes >> 10} KiB with the function and the code"
+        if self.manifest:
+            image = self.manifest["spec"]["trainer"]["image"]
+            created = [f"TrainJob {self.manifest['metadata']['name']} with image {image}", f"a Secret of {size}"]
+        else:
+            created = [f"mpirun on this machine, with a temporary folder of {size}"]
         lines = [
-            f"TrainJob {self.manifest['metadata']['name']} with image {trainer['image']}",
-            f"a Secret of {self.payload_bytes >> 10} KiB with the function and the code",
+            *created,
             *(f"{row['resource']}: {row['requested']:g}" for row in self._rows()),
             *(f"quota {q['quota']}: {q['resource']} {q['used']} of {q['hard']} used" for q in self.quotas),
         ]
@@ -535,6 +545,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
+    def run(self, func: Callable[..., Any], /, *args: Any, preflight: Literal[True], **settings: Any) -> Plan: ...
+
+    @overload
     def run(
         self,
         func: Callable[..., Any],
@@ -546,9 +560,39 @@ class Client:
         runtime: str | None = None,
         code: str | os.PathLike[str] | None = None,
         name: str | None = None,
-        resources: Any = None,
-        launcher_resources: Any = None,
-        env: Any = None,
+        resources: Resources | None = None,
+        launcher_resources: Resources | None = None,
+        env: Environment | None = None,
+        volumes: list[JSON] | None = None,
+        volume_mounts: list[JSON] | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        max_seconds: int | None = None,
+        delete_after_seconds: int | None = None,
+        max_result_bytes: int | None = None,
+        preflight: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Job | LocalJob: ...
+
+    @overload
+    def run(
+        self, func: Callable[..., Any], /, *args: Any, preflight: bool, **settings: Any
+    ) -> Job | LocalJob | Plan: ...
+
+    def run(
+        self,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        nodes: int = 1,
+        slots: int = 1,
+        image: str | None = None,
+        runtime: str | None = None,
+        code: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        resources: Resources | None = None,
+        launcher_resources: Resources | None = None,
+        env: Environment | None = None,
         volumes: list[JSON] | None = None,
         volume_mounts: list[JSON] | None = None,
         labels: dict[str, str] | None = None,
@@ -558,7 +602,7 @@ class Client:
         max_result_bytes: int | None = None,
         preflight: bool = False,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Job | LocalJob | Plan:
         """Calls `func(*args, **kwargs)` on `nodes` x `slots` ranks, and returns a Job at once.
 
         The function travels with its closure and the globals that it uses. `code` is a folder that is
@@ -580,8 +624,12 @@ class Client:
                 remedy="Write larger results to a volume, and return their paths",
             )
         packed = payload(func, args, kwargs, code, limit, most)
+        if self.local and preflight:
+            _local.mpirun_path()
+            _local.variables_of(env)
+            return Plan({}, packed.size, {"ranks": self.local})
         if self.local:
-            return _local.LocalJob(packed, self.local, env)
+            return LocalJob(packed, self.local, env)
         name = name or _job_name(func)
         chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
         manifest = self._manifest(
@@ -674,8 +722,7 @@ class Client:
         A tuple is the positional arguments, a dictionary the keyword arguments. If one job cannot be
         created, those before are deleted.
         """
-        if self.local:
-            raise errors.ValidationError("local", "map needs a cluster; call run in a loop")
+        self._need_cluster("map", "Call run in a loop")
         array = secrets.token_hex(4)
         labels = {**settings.pop("labels", {}), LABEL_ARRAY: array}
         base = settings.pop("name", None) or re.sub(r"-[0-9a-z]+$", "", _job_name(func))
@@ -695,8 +742,13 @@ class Client:
 
         It reads the key of the run from the job's Secret, for which it needs permission to get secrets.
         """
+        self._need_cluster("job", "Keep the object that run returns")
         job = self._jobs.get(name, self.namespace)
         return Job(self, job, self._read_run(name))
+
+    def _need_cluster(self, method: str, remedy: str) -> None:
+        if self.local:
+            raise errors.ValidationError("local", f"{method} needs a cluster", remedy=remedy)
 
     def _read_run(self, name: str) -> Run:
         not_a_run = errors.NotFoundError(
@@ -719,6 +771,7 @@ class Client:
 
         A job reads its Secret when its results are read.
         """
+        self._need_cluster("jobs", "Keep the objects that run returns")
         return RunList(Job(self, job) for job in self._jobs.all(self.namespace, LABEL_RUN))
 
 
