@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tests.test_cluster
 from tests.fakeapi import FakeAPI
 from trireme import errors
 from trireme.training import AsyncTrainingClient, EnvVar, ResourceRequirements, TrainingClient, TrainJob
@@ -353,6 +354,12 @@ def test_a_thousand_jobs(client: TrainingClient, api: FakeAPI) -> None:
         }
     assert len(client.list_jobs().to_frame()) == 1001
     assert api.count("GET", JOBS) == 3
+
+
+def test_a_python_without_image_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tests.test_cluster, "IMAGE", "")
+    with pytest.raises(pytest.fail.Exception, match=r"set PYTHON to python3\.11 or python3\.13"):
+        tests.test_cluster.need_image()
 
 
 def test_delete(client: TrainingClient, api: FakeAPI) -> None:

@@ -87,7 +87,12 @@ class QuotaExceededError(ForbiddenError):
 
 
 class JobFailedError(TrainingSDKException):
-    """A job has failed. The message is that of its status: pod or rank, cause and remedy."""
+    """A job has failed.
+
+    If an exception of the function is known, `advice` and `remedy` say what to do. Otherwise both are the
+    message of the job's status, which names the pod or rank, the cause and the remedy in one text: the
+    API does not have the remedy alone.
+    """
 
     def __init__(
         self,
