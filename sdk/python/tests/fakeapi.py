@@ -28,10 +28,13 @@ class FakeAPI:
         self.objects: dict[tuple[str, str, str], JSON] = {}
         self.history: list[tuple[int, str, str, str, JSON]] = []
         self.version = 0
+        self.forgotten = 0
         self.logs: dict[str, list[str]] = {}
         self.ended_logs: set[str] = set()
-        self.faults: list[tuple[str, str, int, JSON, dict[str, str]]] = []
+        self.cuts: list[tuple[str, int, bool]] = []
+        self.faults: list[tuple[str, str, int, JSON, dict[str, str], bool]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.bodies: list[JSON] = []
         self.closing = False
         api = self
 
@@ -60,10 +63,21 @@ class FakeAPI:
         self.server.server_close()
 
     def fault(
-        self, method: str, path: str, status: int, body: JSON | None = None, times: int = 1, **headers: str
+        self,
+        method: str,
+        path: str,
+        status: int,
+        body: JSON | None = None,
+        times: int = 1,
+        *,
+        lost: bool = False,
+        **headers: str,
     ) -> None:
-        """Answers the next requests that match with a status. Status 0 closes the connection."""
-        self.faults += [(method, path, status, body or {}, headers)] * times
+        """Answers the next requests that match with a status. Status 0 closes the connection.
+
+        With `lost`, an object is created nevertheless.
+        """
+        self.faults += [(method, path, status, body or {}, headers, lost)] * times
 
     def count(self, method: str, path: str, **query: str) -> int:
         matches = (r for r in self.requests if r[0] == method and re.fullmatch(path, r[1]))
@@ -97,12 +111,23 @@ class FakeAPI:
             self._event("DELETED", plural, namespace, item)
             return item
 
+    def forget(self) -> None:
+        """Removes all events: watches that have not sent them end with an error."""
+        with self.changed:
+            self.history.clear()
+            self.forgotten = self.version
+            self.changed.notify_all()
+
     def log(self, pod: str, *lines: str, end: bool = False) -> None:
         with self.changed:
             self.logs.setdefault(pod, []).extend(lines)
             if end:
                 self.ended_logs.add(pod)
             self.changed.notify_all()
+
+    def cut(self, pod: str, after: int, clean: bool = False) -> None:
+        """Ends a stream of the pod's log after so many lines, as a restart of the API server does."""
+        self.cuts.append((pod, after, clean))
 
     def _event(self, kind: str, plural: str, namespace: str, item: JSON) -> None:
         self.history.append((self.version, kind, plural, namespace, copy.deepcopy(item)))
@@ -143,18 +168,24 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
+        self.fake.bodies.append(body)
         self.fake.requests.append((self.command, parts.path, query))
-        for index, (method, path, status, answer, headers) in enumerate(self.fake.faults):
+        for index, (method, path, status, answer, headers, lost) in enumerate(self.fake.faults):
             watch = query.get("watch") == "true"
             if (method == self.command or (method == "WATCH" and watch)) and re.fullmatch(path, parts.path):
                 del self.fake.faults[index]
+                if lost:
+                    _, namespace, plural, _, _ = PLURALS.match(parts.path).groups()
+                    self.fake.put(plural, namespace, body)
                 if status == 0:
                     self.close_connection = True
                     return
                 return self._answer(status, answer, **headers)
         match = PLURALS.match(parts.path)
         assert match, parts.path
-        _, namespace, plural, name, part = match.groups()
+        group, namespace, plural, name, part = match.groups()
+        if "metrics.k8s.io" in group:
+            plural = "podmetrics"
         namespace = namespace or ""
         if part == "log":
             return self._log(name, query)
@@ -210,8 +241,12 @@ class _Handler(BaseHTTPRequestHandler):
             while True:
                 with self.fake.changed:
                     new = [e for e in self.fake.history if e[0] > seen and e[2] == plural and namespace in ("", e[3])]
-                    if not new and not self.fake.closing:
+                    expired = seen < self.fake.forgotten
+                    if not new and not expired and not self.fake.closing:
                         self.fake.changed.wait(0.5)
+                if expired:
+                    self._chunk(json.dumps({"type": "ERROR", "object": {"code": 410}}).encode() + b"\n")
+                    return self._chunk(b"")
                 for version, kind, _, _, item in new:
                     seen = version
                     if selected(item, query):
@@ -224,24 +259,41 @@ class _Handler(BaseHTTPRequestHandler):
     def _log(self, pod: str, query: dict[str, str]) -> None:
         if pod not in self.fake.logs and ("pods", "default", pod) not in self.fake.objects:
             return self._error(404, "NotFound", f"pod {pod} not found")
+        stamped = query.get("timestamps") == "true"
+
+        def text(index: int, line: str) -> bytes:
+            return f"{stamp(index)} {line}\n".encode() if stamped else f"{line}\n".encode()
+
+        def lines_from(start: int) -> list[tuple[int, str]]:
+            lines = list(enumerate(self.fake.logs.get(pod, [])))[start:]
+            since = query.get("sinceTime", "")
+            return [(index, line) for index, line in lines if stamp(index)[:19] >= since[:19]]
+
         if "follow" not in query:
-            lines = self.fake.logs.get(pod, [])[-int(query.get("tailLines", 10_000)) :]
-            if query.get("timestamps"):
-                lines = ["2026-01-02T03:04:05.123456789Z " + line for line in lines]
-            return self._answer(200, "".join(line + "\n" for line in lines).encode())
+            lines = lines_from(0)[-int(query.get("tailLines", 10_000)) :]
+            return self._answer(200, b"".join(text(*pair) for pair in lines))
         self._begin()
         sent = 0
         try:
             while True:
                 with self.fake.changed:
-                    lines = self.fake.logs.get(pod, [])[sent:]
+                    lines = lines_from(sent)
                     over = pod in self.fake.ended_logs or self.fake.closing
                     if not lines and not over:
                         self.fake.changed.wait(0.5)
-                for line in lines:
-                    sent += 1
-                    self._chunk(line.encode() + b"\n")
+                for index, line in lines:
+                    sent = index + 1
+                    self._chunk(text(index, line))
+                    for cut in [c for c in self.fake.cuts if c[:2] == (pod, sent)][:1]:
+                        self.fake.cuts.remove(cut)
+                        self.close_connection = True
+                        return self._chunk(b"") if cut[2] else None
                 if over and not lines:
                     return self._chunk(b"")
         except OSError:
             self.close_connection = True
+
+
+def stamp(index: int) -> str:
+    """Returns the time of a line. Two lines each have the same, and four the same second."""
+    return f"2026-01-02T03:04:{index // 4 % 60:02d}.{index // 2:09d}Z"

@@ -35,10 +35,17 @@ WAIT = 120
 FACTOR = 10
 
 
+def need_image() -> None:
+    """Fails where no function can be sent to pods: skipped tests are not seen in a green run."""
+    if not IMAGE:
+        version = "{}.{}".format(*sys.version_info[:2])
+        known = " or ".join("python{}.{}".format(*other) for other in IMAGES)
+        pytest.fail(f"no image of the local cluster has Python {version}: set PYTHON to {known}", pytrace=False)
+
+
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[str]:
-    if not IMAGE:
-        pytest.skip(f"no image of the local cluster has Python {sys.version_info[0]}.{sys.version_info[1]}")
+    need_image()
     kube = Kube.connect()
     name = f"sdk-{secrets.token_hex(3)}"
     kube.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -127,7 +134,9 @@ def test_exception_on_rank_3(client: trireme.Client) -> None:
     with pytest.raises(trireme.JobFailed) as raised:
         job.results(WAIT)
     failure = raised.value
-    assert failure.rank == 3 and failure.reason == "TrainingError" and failure.node == f"{job.name}-worker-0-1"
+    assert failure.rank == 3 and failure.reason == "TrainingError"
+    assert failure.node and failure.node == next(p.node for p in job.status.worker_pod_statuses if p.index == 1)
+    assert f"rank 3 on {job.name}-worker-0-1 raised DataError" in str(failure)
     assert "in fail_on_rank_3" in failure.traceback and 'raise DataError("/data/part-3")' in str(failure)
     assert type(failure.exception).__name__ == "DataError" and failure.exception.path == "/data/part-3"
     assert failure.__cause__ is failure.exception and failure.last_lines[-1].endswith("DataError: /data/part-3")
@@ -336,8 +345,9 @@ def test_follow_uses_one_watch(client: trireme.Client, monkeypatch: pytest.Monke
     job = client.run(square, 3, **SMALL)
     monkeypatch.setattr(Kube, "_send", send)
     assert job.follow(Shown()).results(WAIT) == [9]
-    # One list, one watch, one log: also the results are read from that.
-    assert len(sent) == 3, sent
+    # One list, one watch, one log, from which also the results are read. The log is asked once more for
+    # lines that were written after its stream ended.
+    assert 3 <= len(sent) <= 4, sent
     assert not [t for t in threading.enumerate() if t.name.startswith("trireme")]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import time
@@ -13,6 +14,7 @@ from tests.fakeapi import FakeAPI
 from trireme import errors
 from trireme.mpijob import (
     TEMPLATES,
+    AsyncMPIJob,
     AsyncMPIJobClient,
     MPIJob,
     MPIJobClient,
@@ -179,7 +181,7 @@ def test_pods(client: MPIJobClient, api: FakeAPI) -> None:
     assert created.get_logs() == {"a-worker-0": "from 0\n", "a-worker-1": "from 1\n"}
     assert created.get_logs(worker=1) == created.get_logs(1) == {"a-worker-1": "from 1\n"}
     assert list(created.get_logs(0, follow=True)) == ["from 0"]
-    api.fault("GET", "/apis/metrics.*", 403, times=2)
+    api.fault("GET", "/apis/metrics.*", 403)
     assert created.get_metrics().pods == []
 
 
@@ -238,6 +240,24 @@ def test_class_methods(api: FakeAPI, monkeypatch: pytest.MonkeyPatch, client: MP
     monkeypatch.setattr("trireme.mpijob.client.Kube.connect", lambda *_: api.kube())
     MPIJob("a", image="image").create()
     assert MPIJob.get("a").name == "a" and len(MPIJob.list()) == 1
+
+
+def test_asynchronous_job(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trireme.mpijob.client.Kube.connect", lambda *_: api.kube())
+
+    async def main() -> None:
+        created = AsyncMPIJob("a", image="image", command=["mpirun", "true"])
+        assert await created.create() is created
+        api.status("a", plural="mpijobs", phase="Succeeded")
+        assert await created.refresh() is created
+        assert (created.name, created.phase, created.status.finished) == ("a", "Succeeded", True)
+        found = await AsyncMPIJob.get("a")
+        assert isinstance(found, AsyncMPIJob) and await found.wait_for_completion(10) == "Succeeded"
+        assert len(await AsyncMPIJob.list()) == 1 and "Succeeded" in found._repr_html_()
+        copy = await AsyncMPIJob.from_yaml(await created.to_yaml())
+        assert isinstance(copy, AsyncMPIJob) and copy.namespace == "default"
+
+    asyncio.run(main())
 
 
 def test_resources() -> None:

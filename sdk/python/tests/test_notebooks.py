@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from pathlib import Path
 
 import nbformat
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from nbclient import NotebookClient
 
-from tests.test_cluster import IMAGE
+from tests.test_cluster import IMAGE, need_image
 from trireme._kube import Kube
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -26,8 +25,7 @@ WANTED = {
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.ipynb")))
 def test_notebook(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not IMAGE:
-        pytest.skip(f"no image of the local cluster has Python {sys.version_info[0]}.{sys.version_info[1]}")
+    need_image()
     namespace = f"notebook-{secrets.token_hex(3)}"
     configuration = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
     for context in configuration["contexts"]:

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import trireme
 
@@ -26,6 +30,29 @@ def test_wheel_and_sdist(tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"trireme"}
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
+
+
+def test_types_of_run(tmp_path: Path) -> None:
+    """What mypy knows about the result of run()."""
+    (tmp_path / "user.py").write_text(
+        "from trireme import Client\n"
+        "client = Client()\n"
+        "reveal_type(client.run(print))\n"
+        "reveal_type(client.run(print, 1, nodes=2, preflight=True, slots=2))\n"
+        "reveal_type(client.jobs())\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "user.py"]
+    environment = {**os.environ, "MYPYPATH": str(PACKAGE / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    for line, kind in ((3, "Job | trireme._local.LocalJob"), (4, "Plan"), (5, "RunList")):
+        assert f'user.py:{line}: note: Revealed type is "trireme.run.{kind}"' in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "src").rglob("*.py")), ids=lambda path: path.name)
+def test_no_warnings_at_import(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile(path.read_text(), str(path), "exec")
 
 
 def test_import_is_light() -> None:

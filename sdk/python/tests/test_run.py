@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -31,6 +32,7 @@ from trireme._payload import payload
 from trireme._progress import parse
 from trireme._results import Collector
 from trireme.run import Client, with_source
+from trireme.training import EnvVar
 
 JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"
 
@@ -112,7 +114,51 @@ def test_nothing_is_left_behind_if_the_secret_is_refused(client: Client, api: Fa
     assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
 
 
-@pytest.mark.parametrize("settings", [{"nodes": 0}, {"nodes": 65}, {"slots": 0}, {"nodes": True}, {"name": "A"}])
+def test_a_quota_refuses_the_secret(client: Client, api: FakeAPI) -> None:
+    api.fault("POST", ".*/secrets", 403, {"message": "exceeded quota: q, requested: count/secrets=1"})
+    with pytest.raises(errors.QuotaExceededError) as raised:
+        client.run(answer)
+    assert "Request less" in raised.value.remedy
+    assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
+
+
+@pytest.mark.parametrize("status", [0, 504])
+def test_nothing_is_left_behind_if_the_answer_is_lost(client: Client, api: FakeAPI, status: int) -> None:
+    for resource in ("trainjobs", "secrets"):
+        api.fault("POST", f".*/{resource}", status, lost=True)
+        with pytest.raises(errors.TrainingSDKException):
+            client.run(answer)
+        assert not [key for key in api.objects if key[0] == "trainjobs"]
+    # A job of the same name that is not of this run stays.
+    client.run(answer, name="a")
+    with pytest.raises(errors.AlreadyExistsError):
+        client.run(answer, name="a")
+    api.fault("POST", ".*/trainjobs", status)
+    with pytest.raises(errors.TrainingSDKException):
+        client.run(answer, name="a")
+    assert ("trainjobs", "default", "a") in api.objects
+    api.fault("POST", ".*/secrets", 403)
+    api.fault("DELETE", ".*/trainjobs/b", 403)
+    with pytest.raises(errors.ForbiddenError, match="Job b in namespace default may exist: delete it"):
+        client.run(answer, name="b")
+    api.fault("POST", ".*/trainjobs", status, lost=True)
+    api.fault("GET", ".*/trainjobs/c", 403)
+    with pytest.raises(errors.TrainingSDKException, match="Job c in namespace default may exist: delete it"):
+        client.run(answer, name="c")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nodes": 0},
+        {"nodes": 65},
+        {"slots": 0},
+        {"nodes": True},
+        {"name": "A"},
+        {"max_result_bytes": 0},
+        {"max_result_bytes": (3 << 20) + 1, "nodes": 2},
+    ],
+)
 def test_invalid_runs_are_not_sent(client: Client, api: FakeAPI, settings: Any) -> None:
     with pytest.raises(ValueError):
         client.run(answer, **settings)
@@ -159,9 +205,87 @@ def test_follow(client: Client, api: FakeAPI) -> None:
     assert "Succeeded" in shown.shown and shown.shown[-1] == "closed"
     logs = api.count("GET", ".*/log")
     assert job.results(10) == [1, 2]
-    # Nothing is read twice.
-    assert api.count("GET", ".*/log") == logs == 1 and api.count("GET", JOBS, watch="true") == 1
+    # The second request, if any, is that for the lines since the first has ended.
+    assert api.count("GET", ".*/log") == logs <= 2 and api.count("GET", JOBS, watch="true") == 1
     assert list(job.curve().to_frame()["loss"]) == [0.5]
+
+
+def lines_shown(shown: Shown) -> list[str]:
+    return [item[1] for item in shown.shown if isinstance(item, tuple)]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_follow_continues_a_log(client: Client, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+    monkeypatch.setattr("trireme._jobs.LOG_CHECK_SECONDS", 0.01)
+    job, shown = client.run(answer), Shown()
+    pod = f"{job.name}-launcher-0-0"
+    api.status(job.name, phase="Running", launcherPodStatus={"name": pod, "phase": "Running"})
+    for after in (3, 6, 6, 7):
+        api.cut(pod, after, clean)
+    api.log(pod, *(f"line {number}" for number in range(7)))
+
+    def play() -> None:
+        while len(lines_shown(shown)) < 7:
+            time.sleep(0.005)
+        finish(api, job, "Succeeded", {0: 1}, "line 7")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    job.follow(shown)
+    thread.join()
+    assert lines_shown(shown) == [f"line {number}" for number in range(8)]
+    assert job.results(10) == [1] and not api.cuts
+    since = {query["sinceTime"] for _, path, query in api.requests if path.endswith("/log") and "sinceTime" in query}
+    assert since >= {"2026-01-02T03:04:00Z", "2026-01-02T03:04:01Z"}
+
+
+def test_a_log_that_cannot_be_read(client: Client, api: FakeAPI, caplog: pytest.LogCaptureFixture) -> None:
+    """States are shown nevertheless, and results read the log again."""
+    job, shown = client.run(answer), Shown()
+    finish(api, job, "Succeeded", {0: 1}, *(f"line {number}" for number in range(3)))
+    for _ in range(6):
+        api.cut(f"{job.name}-launcher-0-0", 2)
+    job.follow(shown)
+    assert lines_shown(shown) == ["line 0", "line 1"] and "Succeeded" in shown.shown
+    assert "log of pod" in caplog.text and job.results(10) == [1]
+
+
+def test_curve(client: Client, api: FakeAPI) -> None:
+    job = client.run(answer)
+    assert job.curve() == []
+    reports = [{"step": step, "of": 3, "loss": 1 / step} for step in (1, 2, 3)]
+    finish(api, job, "Succeeded", {0: 1}, *("[1,0]<stdout>: trireme: " + json.dumps(r) for r in reports))
+    # It was not followed, in this process or another.
+    assert job.refresh().curve() == reports == client.jobs()[0].curve()
+    # Following again, also a log that has lost its beginning, adds nothing.
+    job.follow(Shown()).follow(Shown())
+    assert job.curve() == reports
+    del api.logs[f"{job.name}-launcher-0-0"][0]
+    assert job.follow(Shown()).curve() == reports
+
+
+def test_jobs(client: Client, api: FakeAPI) -> None:
+    first, second = client.run(answer, name="a"), client.run(answer, name="b")
+    api.put("trainjobs", "default", {"metadata": {"name": "other"}, "spec": {}})
+    # As between the two requests of another client.
+    api.delete("secrets", "default", "b-run")
+    before = len(api.requests)
+    jobs = client.jobs()
+    assert len(api.requests) == before + 1
+    assert [job.name for job in jobs] == ["a", "b"] and list(jobs.to_frame()["phase"]) == ["Pending"] * 2
+    assert "<td>a</td>" in jobs._repr_html_()
+    finish(api, first, "Succeeded", {0: 1})
+    assert jobs[0].results(10) == [1] == client.jobs()[0].follow(Shown()).results(10)
+    finish(api, second, "Succeeded", {}, "text", "trireme-result: v1 hidden")
+    shown = Shown()
+    jobs[1].follow(shown)
+    assert lines_shown(shown) == ["text"]
+    for read in (jobs[1].results, lambda: client.job("b")):
+        with pytest.raises(errors.NotFoundError, match="its Secret is missing"):
+            read()
+    api.put("secrets", "default", {"metadata": {"name": "b-run"}})
+    with pytest.raises(errors.NotFoundError, match="was not created by run"):
+        client.job("b")
 
 
 def test_ctrl_c_leaves_the_job(client: Client, api: FakeAPI) -> None:
@@ -173,9 +297,27 @@ def test_ctrl_c_leaves_the_job(client: Client, api: FakeAPI) -> None:
 
     shown = Interrupted()
     job.follow(shown)
-    assert f"Client().job('{job.name}').follow()" in shown.shown[0][1] and shown.shown[-1] == "closed"
+    assert f"Client(namespace='default').job('{job.name}').follow()" in shown.shown[0][1]
+    assert shown.shown[-1] == "closed"
     assert ("trainjobs", "default", job.name) in api.objects
     assert not [t for t in threading.enumerate() if t.name.startswith("trireme")]
+
+
+def test_ctrl_c_while_waiting(
+    client: Client, api: FakeAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job, array = client.run(answer), client.map(answer, [1])
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trireme.run.Kube.watch", interrupted)
+    for call in (job.wait, job.results, array.results):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    hint = f"Client(namespace='default').job('{job.name}').results()"
+    assert [hint in text for text in caplog.messages] == [True, True, False]
+    assert "the jobs continue" in caplog.messages[-1]
 
 
 def test_follow_ends_if_the_job_is_deleted(client: Client, api: FakeAPI) -> None:
@@ -195,11 +337,15 @@ def test_exception_of_a_rank(client: Client, api: FakeAPI) -> None:
         "host": "w-1",
     }
     lines = signed(api, job, 1, header, cloudpickle.dumps(KeyError("a")))
-    finish(api, job, "Failed", {0: 1}, *lines, failureReason="TrainingError", failureMessage="rank 1 failed")
+    pods = [{"name": "w-1-r0", "node": "gpu-7"}, {"name": "w-10-r0", "node": "gpu-8"}]
+    finish(
+        api, job, "Failed", {0: 1}, *lines, failureReason="TrainingError", failureMessage="rank 1 failed",
+        workerPodStatuses=pods[::-1],
+    )  # fmt: skip
     with pytest.raises(trireme.JobFailed, match="rank 1 on w-1 raised KeyError: 'a'") as raised:
         job.results(10)
     failure = raised.value
-    assert (failure.rank, failure.node, failure.reason) == (1, "w-1", "TrainingError")
+    assert (failure.rank, failure.node, failure.reason) == (1, "gpu-7", "TrainingError")
     assert isinstance(failure.__cause__, KeyError) and failure.status.failure_message == "rank 1 failed"
 
 
@@ -214,12 +360,16 @@ def test_exception_that_cannot_be_unpickled(client: Client, api: FakeAPI) -> Non
 
 def test_failure_of_the_job(client: Client, api: FakeAPI) -> None:
     job = client.run(answer)
-    process = {"rank": 1, "host": f"{job.name}-worker-0-0", "error": "Killed", "lastLines": ["a", "b"]}
-    pod = {"index": 0, "name": f"{job.name}-worker-0-0-r0", "node": "gpu-7", "phase": "Failed"}
+    process = {"rank": 1, "host": f"{job.name}-worker-0-1", "error": "Killed", "lastLines": ["a", "b"]}
+    name = f"{job.name}-worker-0-1"
+    pods = [
+        {"index": index, "name": f"{name}{suffix}", "node": node, "phase": "Failed"}
+        for index, suffix, node in ((10, "0-r0", "gpu-8"), (1, "-r0", "gpu-7"))
+    ]
     message = "Worker 0 exceeded its memory limit. Raise the memory limit"
     finish(
         api, job, "Failed", {}, failureReason="WorkerFailed", failureMessage=message, failedProcess=process,
-        workerPodStatuses=[pod], timeline=[{"step": "Submitted", "time": "2026-01-02T03:04:05Z"}],
+        workerPodStatuses=pods, timeline=[{"step": "Submitted", "time": "2026-01-02T03:04:05Z"}],
     )  # fmt: skip
     with pytest.raises(errors.JobFailedError) as raised:
         job.results(10)
@@ -252,6 +402,25 @@ def test_map(client: Client, api: FakeAPI) -> None:
     assert list(array.to_frame()["phase"]) == ["Succeeded"] * 3 and array.wait() is array
     array.delete()
     assert not [key for key in api.objects if key[0] == "trainjobs"]
+
+
+def test_an_array_does_not_wait_for_deleted_jobs(client: Client, api: FakeAPI) -> None:
+    array = client.map(answer, [1, 2, 3])
+    api.delete("trainjobs", "default", array[0].name)
+
+    def play() -> None:
+        while not api.count("GET", JOBS, watch="true"):
+            time.sleep(0.005)
+        with api.changed:
+            api.delete("trainjobs", "default", array[1].name)
+            api.forget()
+        api.status(array[2].name, phase="Succeeded")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    assert array.wait(10) is array
+    thread.join()
+    assert [job.status.phase for job in array] == [None, None, "Succeeded"]
 
 
 def test_map_leaves_nothing_behind(client: Client, api: FakeAPI) -> None:
@@ -345,6 +514,19 @@ def test_the_runner_is_plain_python(tmp_path: Path) -> None:
     assert "the function was sent by Python 3.5" in done.stderr
 
 
+def test_a_line_is_one_write(tmp_path: Path) -> None:
+    """Also if the image sets PYTHONUNBUFFERED, as many do."""
+    packed = payload(lambda: print("a", 1), (), {}, None, 100)
+    for name, content in packed.files.items():
+        (tmp_path / name).write_bytes(content)
+    # Packets keep what was written together.
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader, writer:
+        command = [sys.executable, str(tmp_path / "run.pyz")]
+        subprocess.run(command, stdout=writer, env={**os.environ, "PYTHONUNBUFFERED": "1"}, check=True)
+        assert reader.recv(1000) == b"a 1\n"
+
+
 # The results.
 
 
@@ -393,6 +575,27 @@ def test_reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    "line, want",
+    {
+        '{"step": "x", "of": 5}': {"of": 5},
+        '{"step": NaN, "of": Infinity}': {},
+        '{"step": -1, "of": 1e3}': {"of": 1000},
+        '{"step": 1e400, "of": "7"}': {"of": 7},
+        '{"step": true, "of": null, "loss": {"a": [1]}, "note": "b"}': {"note": "b"},
+        '{"a": {"a": ' * 50_000 + "}": None,
+    }.items(),
+    ids=["text", "not a number", "negative", "too large", "other types", "deep"],
+)
+def test_reports_of_other_programs(line: str, want: Any) -> None:
+    report = parse("trireme: " + line)
+    assert report == want
+    assert isinstance(display.progress_html(report or {}), str)
+    terminal = display.Terminal(Console(file=io.StringIO(), force_terminal=True))
+    terminal.progress(report or {})
+    terminal.close()
+
+
 def test_names_of_the_package() -> None:
     assert trireme.AsyncClient and trireme.JobFailedError
     with pytest.raises(AttributeError):
@@ -425,10 +628,47 @@ def test_local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         job = client.run(sum_of_ranks, 2, env={"A": "1"}).follow(shown)
         assert job.results(60) == [(0, 6), (1, 6), (2, 6)]
         assert {"step": 1, "of": 1, "loss": 0.25} in shown.shown and "rank 2" in job.logs()
-        with pytest.raises(ValueError, match="map needs a cluster"):
-            client.map(answer, [1])
+        assert {(rank, f"rank {rank}") for rank in range(3)} <= {s for s in shown.shown if isinstance(s, tuple)}
+        assert [shown.shown[0], *shown.shown[-2:]] == ["Running", "Succeeded", "closed"]
+        assert list(job.curve().to_frame()["loss"]) == [0.25]
+        assert "Succeeded" in job._repr_html_() and "Succeeded" in repr(job)
+        for call, message in (
+            (lambda: client.map(answer, [1]), "map needs a cluster"),
+            (client.jobs, "jobs needs a cluster"),
+            (lambda: client.job("a"), "job needs a cluster"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                call()
         (tmp_path / "note.txt").write_text("text")
         assert client.run(lambda: open("note.txt").read(), code=tmp_path).results(60) == ["text"] * 3  # noqa: SIM115
+
+
+def test_local_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = local(1, monkeypatch)
+    env = [EnvVar("A", "1"), {"name": "B", "value": "2"}, {"name": "C"}]
+    assert client.run(lambda: [os.environ[name] for name in "ABC"], env=env).results(60) == [["1", "2", ""]]
+    for secret in (EnvVar("D", value_from={}), {"name": "D", "valueFrom": {}}):
+        with pytest.raises(ValueError, match="env: D has valueFrom, which needs a cluster"):
+            client.run(answer, env=[secret])
+
+
+def test_local_preflight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    client = local(2, monkeypatch)
+    plan = client.run(called.touch, preflight=True)
+    assert plan.totals == {"ranks": 2} and "mpirun on this machine" in str(plan)
+    assert "this machine" in plan._repr_html_()
+    time.sleep(0.5)
+    assert not called.exists()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ValueError, match="mpirun is not on the PATH"):
+        client.run(answer, preflight=True)
+
+
+def test_local_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = notebook_pages(monkeypatch)
+    local(1, monkeypatch).run(lambda: print("hello")).follow(display.Notebook())
+    assert "Succeeded" in pages[-1] and "[0] hello" in pages[-1]
 
 
 def test_large_local_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,8 +690,13 @@ def test_local_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(trireme.JobFailed, match=r"rank 1 on .* raised LookupError: on one") as raised:
         client.run(raise_on_rank_1).results(60)
     assert "in raise_on_rank_1" in raised.value.traceback and "_runner" not in raised.value.traceback
-    with pytest.raises(trireme.JobFailed, match="at most 10 are sent back"):
+    with pytest.raises(trireme.JobFailed, match=r"at most 10 are sent back.* or raise max_result_bytes to 1\d\d\b"):
         client.run(lambda: bytes(100), max_result_bytes=10).results(60)
+    with pytest.raises(trireme.JobFailed, match=r"and return its path$") as raised:
+        client.run(lambda: bytes(4 << 20), max_result_bytes=3 << 20).results(60)
+    assert "raise max_result_bytes" not in str(raised.value)
+    with pytest.raises(ValueError, match="max_result_bytes: must be at most 3145728 with 2 ranks, not 4194304"):
+        client.run(answer, max_result_bytes=4 << 20)
     with pytest.raises(trireme.JobFailed, match="mpirun exited with code 5"):
         client.run(lambda: os._exit(5)).results(60)
     with pytest.raises(trireme.JobFailed, match="raised SystemExit: 3"):
@@ -534,12 +779,17 @@ def test_terminal_display() -> None:
     assert "[red]brackets[/red] stay" in output.getvalue() and "1/4" in output.getvalue()
 
 
-def test_notebook_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def notebook_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     import IPython.display
 
     pages: list[str] = []
     handle = types.SimpleNamespace(update=lambda page: pages.append(page.data))
     monkeypatch.setattr(IPython.display, "display", lambda *_, **__: handle)
+    return pages
+
+
+def test_notebook_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = notebook_pages(monkeypatch)
     shown = display.Notebook()
     shown.line(0, "before the first state")
     shown.job(job_of(phase="Running"))

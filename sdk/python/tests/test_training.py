@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tests.test_cluster
 from tests.fakeapi import FakeAPI
 from trireme import errors
 from trireme.training import AsyncTrainingClient, EnvVar, ResourceRequirements, TrainingClient, TrainJob
@@ -245,7 +246,7 @@ def test_wait_without_permission_to_watch(client: TrainingClient, api: FakeAPI) 
     create(client)
     api.fault("WATCH", JOBS, 403)
     api.status("a", phase="Succeeded")
-    api.faults.insert(0, ("GET", JOBS, 403, {}, {}))
+    api.faults.insert(0, ("GET", JOBS, 403, {}, {}, False))
     assert client.wait_for_job_completion("a", polling_interval=0.01).status.phase == "Succeeded"
     api.status("a", phase="Running")
     api.fault("GET", JOBS, 403)
@@ -355,6 +356,12 @@ def test_a_thousand_jobs(client: TrainingClient, api: FakeAPI) -> None:
     assert api.count("GET", JOBS) == 3
 
 
+def test_a_python_without_image_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tests.test_cluster, "IMAGE", "")
+    with pytest.raises(pytest.fail.Exception, match=r"set PYTHON to python3\.11 or python3\.13"):
+        tests.test_cluster.need_image()
+
+
 def test_delete(client: TrainingClient, api: FakeAPI) -> None:
     create(client)
     client.delete_job("a")
@@ -366,17 +373,28 @@ def test_delete(client: TrainingClient, api: FakeAPI) -> None:
 def test_metrics(client: TrainingClient, api: FakeAPI) -> None:
     create(client)
     pods(api)
-    path = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/a-launcher-0-0"
-    usage = {"containers": [{"usage": {"cpu": "250m", "memory": "2Mi"}}, {"usage": {"cpu": "1", "memory": "1Ki"}}]}
-    api.fault("GET", path, 200, usage)
-    for name in ("a-worker-0-0", "a-worker-0-1"):
-        api.fault("GET", path.replace("a-launcher-0-0", name), 403)
+    usage = [{"usage": {"cpu": "250m", "memory": "2Mi"}}, {"usage": {"cpu": "1", "memory": "1Ki"}}]
+    for name, role, index in (("a-worker-0-1", "worker", 1), ("a-launcher-0-0", "launcher", 0)):
+        api.put("podmetrics", "default", {**pod(name, role, index), "containers": usage})
+    api.put("podmetrics", "default", {"metadata": {"name": "other"}, "containers": usage})
     api.log("a-launcher-0-0", '[1,0]<stdout>: trireme: {"step": 2, "of": 4, "loss": 0.5}', "trireme: {broken")
     metrics = client.get_job_metrics("a", time_range="15m")
-    assert [(p.pod, p.cpu, p.memory) for p in metrics.pods] == [("a-launcher-0-0", 1.25, (2 << 20) + 1024)]
+    assert [(p.pod, p.cpu, p.memory) for p in metrics.pods] == [
+        (name, 1.25, (2 << 20) + 1024) for name in ("a-launcher-0-0", "a-worker-0-1")
+    ]
+    assert api.count("GET", "/apis/metrics.*") == 1
     assert [row["loss"] for row in metrics.progress] == [0.5]
     assert list(metrics.to_frame()["step"]) == [2]
     assert [r[2]["sinceSeconds"] for r in api.requests if r[1].endswith("/log")] == ["900"]
+
+
+def test_metrics_while_the_launcher_waits(client: TrainingClient, api: FakeAPI) -> None:
+    create(client)
+    pods(api)
+    api.fault("GET", ".*/log", 400, {"message": "container is waiting to start: ContainerCreating"})
+    api.fault("GET", "/apis/metrics.*", 404)
+    metrics = client.get_job_metrics("a")
+    assert metrics.pods == [] and metrics.progress == []
 
 
 @pytest.mark.parametrize("text, seconds", [("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172800)])
@@ -402,6 +420,17 @@ def test_environment(client: TrainingClient, api: FakeAPI) -> None:
         {"name": "B", "valueFrom": secret},
         {"name": "C", "value": "3"},
     ]
+
+
+def test_names_of_the_seeds(client: TrainingClient, api: FakeAPI) -> None:
+    for kind in (client, MockTrainingClient()):
+        job = create(kind, resources={"cpu": 2})
+        assert job.spec.trainer.resources_per_node.limits == {"cpu": "2"}
+        with pytest.raises(ValueError, match="resources: is another name of resources_per_node"):
+            create(kind, "b", resources={"cpu": 2}, resources_per_node={"cpu": 2})
+        kind.delete_job("a", grace_period=5)
+    (path,) = [path for method, path, _ in api.requests if method == "DELETE"]
+    assert path == JOBS + "/a" and api.bodies[-1]["gracePeriodSeconds"] == 5
 
 
 def test_legacy_job(client: TrainingClient, api: FakeAPI) -> None:
@@ -435,6 +464,24 @@ def test_mock() -> None:
     with pytest.raises(errors.NotFoundError):
         client.get_job("b")
     client.close()
+
+
+def test_cancel_without_permission_to_watch(api: FakeAPI) -> None:
+    api.put("trainjobs", "default", {"metadata": {"name": "a"}})
+    api.fault("GET", JOBS, 403)
+
+    async def main() -> None:
+        async with AsyncTrainingClient(kube=api.kube()) as client:
+            waiting = asyncio.create_task(client.wait_for_job_completion("a", polling_interval=5))
+            while not api.count("GET", JOBS + "/a"):
+                await asyncio.sleep(0.005)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 5
 
 
 def test_asynchronous_client(api: FakeAPI) -> None:

@@ -161,6 +161,11 @@ def default(member: Member) -> str:
     return "field(default=None"
 
 
+def docstring(text: str) -> str:
+    # Descriptions have regular expressions.
+    return paragraph(text, "    ", '"""').replace("\\", "\\\\") + '"""'
+
+
 def source(models: Models) -> str:
     lines = [
         "# SPDX-License-Identifier: Apache-2.0",
@@ -177,12 +182,12 @@ def source(models: Models) -> str:
     for model in models.done.values():
         lines += ["", "", "@dataclass", f"class {model.name}({MIXINS.get(model.name, 'Object')}):"]
         text = model.description if model.description else model.name + "."
-        lines += [paragraph(text, "    ", '"""') + '"""', ""]
+        lines += [docstring(text), ""]
         for member in model.members.values():
             optional = member.container not in ("plain", "always") and member.type != "ObjectMeta"
             kind = f"{member.type} | None" if optional else member.type
             lines.append(f'    {snake(member.json)}: {kind} = {default(member)}, metadata={{"json": "{member.json}"}})')
-            lines.append(paragraph(member.description, "    ", '"""') + '"""')
+            lines.append(docstring(member.description))
     return "\n".join(lines) + "\n"
 
 

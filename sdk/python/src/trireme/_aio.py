@@ -15,6 +15,7 @@ from typing import Any
 from trireme._kube import Cancellation, Cancelled, current_cancellation
 
 _END = object()
+PRIVATE = {"__init__", "__aenter__", "__aexit__", "__module__", "__doc__", "_repr_html_"}
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -69,9 +70,10 @@ async def iterate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> As
 
 
 def asynchronous(client: type, name: str, module: str) -> Any:
-    """Returns a class with the public methods of `client`, as coroutines or asynchronous iterators.
+    """Returns a class with the public members of `client`: methods are coroutines or asynchronous iterators.
 
-    Objects that a method returns are those of the synchronous client.
+    A method that returns an object of `client` returns the twin of it. Other objects are those of the
+    synchronous client.
     """
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -88,12 +90,41 @@ def asynchronous(client: type, name: str, module: str) -> Any:
         "__aenter__": enter,
         "__aexit__": leave,
         "__module__": module,
+        "synchronous": client,
         "__doc__": f"The asynchronous twin of {client.__name__}: the same methods, for `await` or `async for`.",
     }
     for method_name, method in inspect.getmembers(client, inspect.isfunction):
         if not method_name.startswith("_"):
             members[method_name] = _twin(method_name, method)
-    return type(name, (), members)
+    for member_name, member in vars(client).items():
+        if isinstance(member, classmethod):
+            members[member_name] = _class_twin(getattr(client, member_name))
+        elif isinstance(member, property) or member_name == "_repr_html_":
+            members[member_name] = property(_reader(member_name), doc=member.__doc__)
+    return type(name, (), {n: m for n, m in members.items() if not n.startswith("_") or n in PRIVATE})
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    return lambda self: getattr(self._client, name)
+
+
+def _class_twin(method: Callable[..., Any]) -> Any:
+    @functools.wraps(method)
+    async def coroutine(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return _twin_of(cls, await call(method, *args, **kwargs))
+
+    return classmethod(coroutine)
+
+
+def _twin_of(kind: Any, result: Any, parent: Any = None) -> Any:
+    """Returns the twin, of class `kind`, of an object of the synchronous class. It returns others as they are."""
+    if parent is not None and result is parent._client:
+        return parent
+    if type(result) is not kind.synchronous:
+        return result
+    twin = kind.__new__(kind)
+    twin._client = result
+    return twin
 
 
 def _twin(name: str, method: Callable[..., Any]) -> Any:
@@ -111,6 +142,6 @@ def _twin(name: str, method: Callable[..., Any]) -> Any:
         result = await call(getattr(self._client, name), *args, **kwargs)
         if inspect.isgenerator(result):
             return iterate(lambda: result)
-        return result
+        return _twin_of(type(self), result, self)
 
     return coroutine

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import re
 import threading
@@ -13,10 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from trireme import errors
-from trireme._kube import JSON, Kube, Stream
+from trireme import _kube, errors
+from trireme._kube import JSON, Kube, Stream, pause
 from trireme._objects import JobObject
 from trireme._results import is_result
+
+log = logging.getLogger("trireme")
 
 GROUP = "kubeflow.org"
 LABEL_JOB_NAME = "training.kubeflow.org/job-name"
@@ -161,23 +164,33 @@ class Jobs(Generic[J]):
                 raise errors.WaitTimeoutError(
                     f"{self.kind} {name} has not finished within {timeout:g} s", reason="Timeout"
                 )
-            time.sleep(interval)
+            pause(interval)
 
     def pods(self, name: str, namespace: str, role: str = "all", index: int | None = None) -> list[JSON]:
         """Returns the pods of the job: the launcher, then the workers by their index."""
-        labels = {LABEL_JOB_NAME: name, LABEL_JOB_TYPE: self.kind.lower()}
+        labels = {}
         if role != "all":
             labels[LABEL_ROLE] = role
         if index is not None:
             labels[LABEL_INDEX] = str(index)
-        text = ",".join(f"{key}={value}" for key, value in labels.items())
-        pods, _ = self.kube.items(pod_path(namespace), selector(text))
+        return self._of_job(pod_path(namespace), name, labels)
 
-        def position(pod: JSON) -> tuple[bool, int, str]:
-            label = pod["metadata"]["labels"]
-            return label.get(LABEL_ROLE) == "worker", int(label.get(LABEL_INDEX, 0)), pod["metadata"]["name"]
+    def pod_metrics(self, name: str, namespace: str) -> list[JSON]:
+        """Returns what the pods of the job use, in the same order; nothing without a metrics API."""
+        try:
+            return self._of_job(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods", name, {})
+        except (errors.NotFoundError, errors.ForbiddenError):
+            return []
 
-        return sorted(pods, key=position)
+    def _of_job(self, path: str, name: str, labels: dict[str, str]) -> list[JSON]:
+        labels = {LABEL_JOB_NAME: name, LABEL_JOB_TYPE: self.kind.lower(), **labels}
+        items, _ = self.kube.items(path, selector(",".join(f"{key}={value}" for key, value in labels.items())))
+
+        def position(item: JSON) -> tuple[bool, int, str]:
+            label = item["metadata"]["labels"]
+            return label.get(LABEL_ROLE) == "worker", int(label.get(LABEL_INDEX, 0)), item["metadata"]["name"]
+
+        return sorted(items, key=position)
 
     def logs(
         self,
@@ -202,13 +215,13 @@ class Jobs(Generic[J]):
             raise errors.NotFoundError(f"{self.kind} {name} has no such pod in namespace {namespace}", status=404)
         if follow:
             return {}, self._follow(names, namespace, {**query, "follow": "true"})
-        return {pod: self._log(pod, namespace, query) for pod in names}, iter(())
+        return {pod: self.log(pod, namespace, query) for pod in names}, iter(())
 
-    def _log(self, pod: str, namespace: str, query: JSON) -> str:
+    def log(self, pod: str, namespace: str, query: JSON) -> str:
+        """Returns the log of a pod without results of ranks; an empty one if its container waits for its start."""
         try:
             text = self.kube.text(pod_path(namespace, pod, "log"), query)
         except errors.K8sApiException as error:
-            # The container waits for its start: it has no log yet.
             if error.status == 400:
                 return ""
             raise
@@ -236,7 +249,10 @@ class Jobs(Generic[J]):
             except BaseException as error:
                 put(error)
 
-        threads = [threading.Thread(target=read, args=pair, daemon=True) for pair in zip(pods, streams, strict=True)]
+        threads = [
+            threading.Thread(target=read, args=pair, name="trireme-log", daemon=True)
+            for pair in zip(pods, streams, strict=True)
+        ]
         try:
             for thread in threads:
                 thread.start()
@@ -275,7 +291,7 @@ class Jobs(Generic[J]):
             for stream in list(streams):
                 stream.shutdown()
 
-        observer = threading.Thread(target=observe, daemon=True)
+        observer = threading.Thread(target=observe, name="trireme-watch", daemon=True)
 
         def belongs(event: JSON) -> bool:
             about = event["involvedObject"]
@@ -313,6 +329,66 @@ class Jobs(Generic[J]):
             for stream in list(streams):
                 stream.shutdown()
             observer.join()
+
+
+# The time that the kubelet puts in front of a line. The seconds, and the zone, are what sinceTime can have.
+STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
+LOG_RETRIES = 5
+# A stream may end because its API server or kubelet is restarted. The pause doubles with each check.
+LOG_CHECK_SECONDS = 2.0
+LOG_CHECK_MAX_SECONDS = 60.0
+
+
+def log_lines(
+    kube: Kube,
+    path: str,
+    *,
+    ended: threading.Event | None = None,
+    opened: Callable[[Stream], None] = lambda _: None,
+) -> Iterator[str]:
+    """Yields the lines of a log. A stream that is interrupted continues after the last line.
+
+    With `ended`, it follows the log until it has read all of it after the event was set, or until another
+    thread shuts down the stream, which `opened` gets.
+    """
+    query = {"timestamps": "true", **({"follow": "true"} if ended else {})}
+    last, count, failures, delay = "", 0, 0, LOG_CHECK_SECONDS
+    over = ended is not None and ended.is_set()
+    while True:
+        # Lines of the second of the last line come again.
+        skipped, again = last, count
+        try:
+            with kube.lines(path, query) as stream:
+                opened(stream)
+                for raw in stream:
+                    line = raw.decode(errors="replace")
+                    found = STAMP.match(line)
+                    if not found:
+                        yield line
+                        continue
+                    stamp = found[0]
+                    if stamp < skipped:
+                        continue
+                    if stamp == skipped and again:
+                        again -= 1
+                        continue
+                    failures, delay = 0, LOG_CHECK_SECONDS
+                    last, count = stamp, count + 1 if stamp == last else 1
+                    query["sinceTime"] = found[1] + found[2]
+                    yield line[found.end() :]
+                if stream.was_shut_down:
+                    return
+            if ended is None or over:
+                return
+            # If the container ended only now, it may have written lines since the stream ended.
+            over = ended.wait(delay)
+            delay = min(2 * delay, LOG_CHECK_MAX_SECONDS)
+        except errors.ConnectionFailedError as error:
+            failures += 1
+            if failures > LOG_RETRIES:
+                raise
+            log.debug("log interrupted, continuing: %s", error)
+            pause(_kube._pause(failures))
 
 
 def selector(labels: str | None) -> JSON:

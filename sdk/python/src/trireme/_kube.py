@@ -106,6 +106,11 @@ class Stream:
         if self._cancellation and self._cancellation.cancelled.is_set():
             raise Cancelled
 
+    @property
+    def was_shut_down(self) -> bool:
+        """Whether this program has ended the stream."""
+        return self._ended.is_set()
+
     def shutdown(self) -> None:
         """Ends the iteration. Another thread may call it."""
         self._ended.set()
@@ -234,14 +239,14 @@ class Kube:
                         version = event["object"]["metadata"]["resourceVersion"]
                         if event["type"] != "BOOKMARK":
                             yield event["type"], event["object"]
-                    if stream._ended.is_set():
+                    if stream.was_shut_down:
                         return
             except errors.ConnectionFailedError as error:
                 failures += 1
                 if failures > WATCH_RETRIES:
                     raise
                 log.debug("watch interrupted, continuing: %s", error)
-                time.sleep(_pause(0))
+                pause(_pause(0))
             except errors.K8sApiException as error:
                 if error.status != 410:
                     raise
@@ -313,11 +318,16 @@ class Kube:
                 delay = _retry_after(response) or _pause(attempt)
             log.debug("%s %s: transient error, retrying in %.1f s", method, path, delay)
             attempt += 1
-            cancellation = current_cancellation.get()
-            if cancellation and cancellation.cancelled.wait(delay):
-                raise Cancelled
-            if not cancellation:
-                time.sleep(delay)
+            pause(delay)
+
+
+def pause(seconds: float) -> None:
+    """Sleeps, or raises Cancelled if the call is cancelled meanwhile."""
+    cancellation = current_cancellation.get()
+    if not cancellation:
+        time.sleep(seconds)
+    elif cancellation.cancelled.wait(seconds):
+        raise Cancelled
 
 
 def _pause(attempt: int) -> float:

@@ -9,24 +9,27 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trireme import display, errors
+from trireme._models import TrainJob, TrainJobStatus
+from trireme._objects import ObjectMeta
 from trireme._payload import Payload
 from trireme._results import Collector, is_result
+from trireme.training.client import Environment, environment
+
+if TYPE_CHECKING:
+    from trireme.run import Curve
 
 
 class LocalJob:
     """A function that runs, or ran, on ranks of this machine."""
 
-    def __init__(self, packed: Payload, ranks: int, env: Any = None) -> None:
-        mpirun = shutil.which("mpirun")
-        if not mpirun:
-            raise errors.ValidationError(
-                "local", "mpirun is not on the PATH", remedy="Install Open MPI, MPICH or Intel MPI"
-            )
+    namespace = "this machine"
+
+    def __init__(self, packed: Payload, ranks: int, env: Environment | None = None) -> None:
+        mpirun, variables = mpirun_path(), variables_of(env)
         self.name = f"local-{packed.run}"
         self._ranks = ranks
         self._collector = Collector(packed.key, packed.run)
@@ -35,7 +38,6 @@ class LocalJob:
             path = Path(self._folder.name, name)
             path.touch(mode=0o600)
             path.write_bytes(content)
-        variables = dict(env) if isinstance(env, Mapping) else {item["name"]: item["value"] for item in env or []}
         command = [
             mpirun,
             *_flags(mpirun),
@@ -53,8 +55,8 @@ class LocalJob:
             errors="replace",
             env={**os.environ, **variables},
         )
-        self._shown: display.Display | None = None
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._progress: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, name="trireme-local", daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
@@ -64,14 +66,27 @@ class LocalJob:
                 line = raw.rstrip("\r\n")
                 if is_result(line):
                     self._collector.feed(line)
-                else:
-                    self._lines.append(line)
+                    continue
+                if report := display.report_of(line):
+                    self._progress.append(report)
+                self._lines.append(line)
+
+    @property
+    def status(self) -> TrainJobStatus:
+        """The phase: Running, Succeeded or Failed."""
+        if self._reader.is_alive():
+            return TrainJobStatus(phase="Running")
+        return TrainJobStatus(phase="Failed" if self._process.wait() else "Succeeded")
+
+    def _job(self) -> TrainJob:
+        return TrainJob(metadata=ObjectMeta(name=self.name, namespace=self.namespace), status=self.status)
 
     def follow(self, output: display.Display | None = None) -> LocalJob:
         """Shows progress and output until the run has finished. Ctrl-C ends the run."""
         shown = output or display.current_display()
         at = 0
         try:
+            shown.job(self._job())
             while True:
                 alive = self._reader.is_alive()
                 while at < len(self._lines):
@@ -83,6 +98,7 @@ class LocalJob:
                         shown.line(rank, content)
                     at += 1
                 if not alive:
+                    shown.job(self._job())
                     return self
                 self._reader.join(0.05)
         except KeyboardInterrupt:
@@ -108,13 +124,13 @@ class LocalJob:
         results = Results(self._collector, self.name)
         outcome = results.failure()
         if outcome:
-            raise rank_failure(outcome, self.name, "of this machine")
+            raise rank_failure(outcome, self.name, "of this machine", TrainJobStatus())
         if self._process.returncode:
             raise errors.JobFailed(
                 f"mpirun exited with code {self._process.returncode}",
                 self.logs(),
                 reason="TrainingError",
-                last_lines=self._lines[-5:],
+                last_lines=[display.split_rank(line)[1] for line in self._lines[-5:]],
             )
         return results.values(self._ranks)
 
@@ -122,17 +138,48 @@ class LocalJob:
         """Returns the output of mpirun and of the ranks."""
         return "".join(line + "\n" for line in self._lines)
 
+    def curve(self) -> Curve:
+        """Returns what the function has reported: `job.curve().to_frame()`."""
+        from trireme.run import Curve
+
+        return Curve(self._progress)
+
+    def _repr_html_(self) -> str:
+        return display.job_html(self._job(), self._progress[-1] if self._progress else None)
+
+    def __repr__(self) -> str:
+        return f"<trireme.LocalJob {self.name}: {self.status.phase}>"
+
     def delete(self) -> None:
         """Ends the run."""
         self._process.terminate()
         self.wait()
 
 
+def mpirun_path() -> str:
+    """Returns the mpirun of this machine."""
+    mpirun = shutil.which("mpirun")
+    if not mpirun:
+        raise errors.ValidationError(
+            "local", "mpirun is not on the PATH", remedy="Install Open MPI, MPICH or Intel MPI"
+        )
+    return mpirun
+
+
+def variables_of(env: Environment | None) -> dict[str, str]:
+    """Returns the variables of a run on this machine."""
+    variables = environment(env) or []
+    for variable in variables:
+        if "valueFrom" in variable:
+            raise errors.ValidationError("env", f"{variable['name']} has valueFrom, which needs a cluster")
+    return {variable["name"]: variable.get("value", "") for variable in variables}
+
+
 def _flags(mpirun: str) -> list[str]:
-    """Returns the flags that Open MPI needs to start any number of ranks here."""
+    """Returns the flags that start any number of ranks here, and tag lines with their rank."""
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" not in version and "open-mpi" not in version and "PRRTE" not in version:
-        return []
+        return ["-prepend-rank"] if "Intel" in version or "HYDRA" in version else []
     # Containers and notebooks often run as root, and have fewer cores than ranks.
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return [*root, "--oversubscribe"]
+    return [*root, "--oversubscribe", "--tag-output"]

@@ -118,7 +118,7 @@ class TrainerSpec(Object):
     progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
     """progressPattern is a regular expression (RE2) that finds the progress of the training in the lines
     of its output: its first group is the step, a second group the number of steps, for example epoch
-    (\d+) of (\d+). Default: the runtime's. Lines of the form trireme: {"step": 10, "of": 100} need no
+    (\\d+) of (\\d+). Default: the runtime's. Lines of the form trireme: {"step": 10, "of": 100} need no
     pattern."""
     resources_per_node: ResourceRequirements | None = field(default=None, metadata={"json": "resourcesPerNode"})
     """resourcesPerNode are the resources of each worker. Default: those of the runtime's worker. A limit
@@ -396,7 +396,7 @@ class MPIJobSpec(Object):
     progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
     """progressPattern is a regular expression (RE2) that finds the progress of the training in the lines
     of its output: its first group is the step, a second group the number of steps, for example epoch
-    (\d+) of (\d+). Lines of the form trireme: {"step": 10, "of": 100} need no pattern."""
+    (\\d+) of (\\d+). Lines of the form trireme: {"step": 10, "of": 100} need no pattern."""
     require_all_hosts: bool | None = field(default=None, metadata={"json": "requireAllHosts"})
     """requireAllHosts makes the job fail if its command succeeds without having used every worker, which
     happens when mpirun does not find the hostfile. Default: false; unused workers are then only
@@ -776,7 +776,7 @@ class TrainingRuntimeSpec(Object):
     progress_pattern: str | None = field(default=None, metadata={"json": "progressPattern"})
     """progressPattern is a regular expression (RE2) that finds the progress of a training in the lines
     of its output: its first group is the step, a second group the number of steps, for example epoch
-    (\d+) of (\d+). A job can set its own."""
+    (\\d+) of (\\d+). A job can set its own."""
     template: RuntimeTemplate | None = field(default=None, metadata={"json": "template"})
     """template of the pods."""
 

@@ -53,10 +53,11 @@ def payload(
     kwargs: dict[str, Any],
     code: str | os.PathLike[str] | None,
     max_result_bytes: int,
+    highest_max_result_bytes: int = 0,
 ) -> Payload:
     """Packs a call. Closures and globals of the function are part of it."""
     run, key = secrets.token_hex(8), secrets.token_bytes(32)
-    settings = {"run": run, "python": sys.version_info[:2], "limit": max_result_bytes}
+    settings = {"run": run, "python": sys.version_info[:2], "limit": max_result_bytes, "most": highest_max_result_bytes}
     files = {
         "run.pyz": runner(),
         "run.json": json.dumps(settings).encode(),

@@ -12,6 +12,7 @@ from typing import Any, Dict, Optional
 MARK = "trireme: "
 # Variables with which mpirun tells a process its rank: Open MPI, PMIx, then MPICH and Intel MPI.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+MAX_STEP = 1 << 53
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
@@ -57,6 +58,21 @@ def parse(line: str) -> Optional[Dict[str, Any]]:
         return None
     try:
         values = json.loads("{" + text[: text.rfind("}") + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return values if isinstance(values, dict) else None
+    # As the agent reads it: members of another type are ignored. Any program can print such a line.
+    report = {}
+    for name, value in values.items():
+        if name in ("step", "of"):
+            value = _whole_number(value)
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            report[name] = value
+    return report
+
+
+def _whole_number(value: Any) -> Optional[int]:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if 0 <= number <= MAX_STEP and not isinstance(value, bool) else None

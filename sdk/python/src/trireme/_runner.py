@@ -135,8 +135,9 @@ def _call(folder: str, settings: Dict[str, Any], sender: Sender) -> int:
     if len(value) > settings["limit"]:
         too_large = ValueError(
             "the result of rank %d has %d bytes, and at most %d are sent back: write it to a volume "
-            "(volumes=, volume_mounts=) and return its path, or raise max_result_bytes"
+            "(volumes=, volume_mounts=) and return its path"
             % (rank(), len(value), settings["limit"])
+            + (", or raise max_result_bytes to %d" % len(value) if len(value) <= settings["most"] else "")
         )
         _send_exception(sender, too_large)
         return FAILED
@@ -177,8 +178,9 @@ def _traceback(error: BaseException) -> str:
 
 
 def main() -> None:
-    # Each line is one write: mpirun would mix parts of lines with those of other ranks.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Each line is one write, also with PYTHONUNBUFFERED: mpirun would mix parts of lines with those of
+    # other ranks.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     # The archive that Python was started with is in the folder of the payload.
     code = run(os.path.dirname(os.path.abspath(sys.argv[0])))
     sys.stdout.flush()

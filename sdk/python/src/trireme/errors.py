@@ -7,6 +7,7 @@ and `remedy`. Those with a Python equivalent are also that: a `ValidationError` 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -86,7 +87,12 @@ class QuotaExceededError(ForbiddenError):
 
 
 class JobFailedError(TrainingSDKException):
-    """A job has failed. The message is that of its status: pod or rank, cause and remedy."""
+    """A job has failed.
+
+    If an exception of the function is known, `advice` and `remedy` say what to do. Otherwise both are the
+    message of the job's status, which names the pod or rank, the cause and the remedy in one text: the
+    API does not have the remedy alone.
+    """
 
     def __init__(
         self,
@@ -143,12 +149,19 @@ AuthenticationError = UnauthorizedError
 ResourceQuotaExceeded = QuotaExceededError
 
 
+def node_of(status: Any, host: str | None) -> str | None:
+    """Returns the node of the pod with that host name, if the status of the job has the pod."""
+    for pod in [status.launcher_pod_status, *status.worker_pod_statuses]:
+        # The name of a pod is its host name, for most kinds with the number of the restart.
+        if host and pod and pod.name and re.fullmatch(re.escape(host) + r"(-r[0-9]+)?", pod.name):
+            node: str | None = pod.node
+            return node
+    return None
+
+
 def job_failure(error: type[JobFailedError], name: str, status: Any, logs: str = "") -> JobFailedError:
     """Returns the exception for a failed job, from its status."""
     process = status.failed_process
-    host = process.host if process else None
-    pods = [status.launcher_pod_status, *status.worker_pod_statuses]
-    node = next((p.node for p in pods if p and host and p.name and p.name.startswith(host)), None)
     message = status.failure_message or "the operator gives no message"
     return error(
         f"job {name} failed: {status.failure_reason}: {message}",
@@ -158,6 +171,6 @@ def job_failure(error: type[JobFailedError], name: str, status: Any, logs: str =
         cause=(process.error if process else None) or status.failure_cause or message,
         remedy=message,
         rank=process.rank if process else None,
-        node=node or host,
+        node=node_of(status, process.host) if process else None,
         last_lines=process.last_lines if process else None,
     )

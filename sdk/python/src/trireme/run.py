@@ -16,21 +16,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import cloudpickle
 
 from trireme import _local, display, errors
 from trireme._aio import asynchronous
 from trireme._frames import ResourceFrames, html_table
-from trireme._jobs import Jobs, pod_path
+from trireme._jobs import Jobs, log_lines, pod_path
 from trireme._kube import JSON, Kube, Stream
-from trireme._models import TrainJob
+from trireme._local import LocalJob
+from trireme._models import TrainJob, TrainJobStatus
 from trireme._payload import Payload, payload
 from trireme._results import Collector, Outcome, is_result
 from trireme.training.client import (
     DEFAULT_RUNTIME,
     VERSION,
+    Environment,
+    Resources,
     Runtime,
     TrainingClient,
     build_train_job,
@@ -42,6 +45,7 @@ log = logging.getLogger("trireme")
 
 FOLDER = "/etc/trireme/run"
 LABEL_RUN = "training.kubeflow.org/run"
+LABEL_RANKS = "training.kubeflow.org/ranks"
 LABEL_ARRAY = "training.kubeflow.org/array"
 TAG_OUTPUT = "training.kubeflow.org/tag-output"
 MAX_RESULT_BYTES = 1 << 20
@@ -51,7 +55,10 @@ MAX_ALL_RESULT_BYTES = 6 << 20
 
 @dataclass
 class Plan:
-    """What a run would create, checked by the API server and Trireme's admission."""
+    """What a run would create, checked by the API server and Trireme's admission.
+
+    The manifest of a run on this machine is empty.
+    """
 
     manifest: JSON
     payload_bytes: int
@@ -62,15 +69,19 @@ class Plan:
         return [{"resource": name, "requested": value} for name, value in self.totals.items()]
 
     def _repr_html_(self) -> str:
-        name = self.manifest["metadata"]["name"]
+        name = self.manifest["metadata"]["name"] if self.manifest else "this machine"
         quotas = f"<h5>Quotas</h5>{html_table(self.quotas)}" if self.quotas else ""
         return f"<h4>Plan of {name}</h4>{html_table(self._rows())}{quotas}"
 
     def __str__(self) -> str:
-        trainer = self.manifest["spec"]["trainer"]
+        size = f"{self.payload_bytes >> 10} KiB with the function and the code"
+        if self.manifest:
+            image = self.manifest["spec"]["trainer"]["image"]
+            created = [f"TrainJob {self.manifest['metadata']['name']} with image {image}", f"a Secret of {size}"]
+        else:
+            created = [f"mpirun on this machine, with a temporary folder of {size}"]
         lines = [
-            f"TrainJob {self.manifest['metadata']['name']} with image {trainer['image']}",
-            f"a Secret of {self.payload_bytes >> 10} KiB with the function and the code",
+            *created,
             *(f"{row['resource']}: {row['requested']:g}" for row in self._rows()),
             *(f"quota {q['quota']}: {q['resource']} {q['used']} of {q['hard']} used" for q in self.quotas),
         ]
@@ -123,22 +134,24 @@ def with_source(traceback: str) -> str:
     return "\n".join(output) + "\n"
 
 
-def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
+def rank_failure(outcome: Outcome, name: str, image: str, status: TrainJobStatus) -> errors.JobFailed:
     """Returns the exception for what a rank sent instead of a result."""
     header = outcome.header
+    node = errors.node_of(status, header["host"])
     if outcome.kind == "python":
         here, there = header["here"], header["there"]
         advice = f"Use an image with Python {there}, or run this program with Python {here}"
         what = f"image {image} has Python {here}, and this is Python {there}. The function was not called"
         message = f"job {name}: {what}. {advice}"
-        return errors.JobFailed(message, reason="PythonVersionMismatch", remedy=advice, node=header["host"])
+        return errors.JobFailed(message, status=status, reason="PythonVersionMismatch", remedy=advice, node=node)
     failure = errors.JobFailed(
         f"job {name}: rank {outcome.rank} on {header['host']} raised {header['type']}: {header['message']}",
+        status=status,
         reason="TrainingError",
         cause=f"{header['type']}: {header['message']}",
         remedy="Correct the function; the traceback is that of the rank",
         rank=outcome.rank,
-        node=header["host"],
+        node=node,
         last_lines=header["traceback"].splitlines()[-5:],
     )
     failure.traceback = with_source(header["traceback"])
@@ -150,16 +163,37 @@ def rank_failure(outcome: Outcome, name: str, image: str) -> errors.JobFailed:
     return failure
 
 
+@dataclass(frozen=True)
+class Run:
+    """What is needed to read the results of a run. It is in the Secret of the run."""
+
+    id: str
+    key: bytes
+    ranks: int
+
+
 class Job:
     """A function that runs, or ran, on the ranks of a TrainJob."""
 
-    def __init__(self, client: Client, job: TrainJob, key: bytes, run: str, ranks: int) -> None:
+    def __init__(self, client: Client, job: TrainJob, run: Run | None = None) -> None:
         self._client = client
         self._job = job
-        self._ranks = ranks
-        self._collector = Collector(key, run)
+        self._run_or_none = run
+        self._collector_or_none: Collector | None = None
         self._progress: list[dict[str, Any]] = []
         self._log_read = False
+
+    @property
+    def _run(self) -> Run:
+        if self._run_or_none is None:
+            self._run_or_none = self._client._read_run(self.name)
+        return self._run_or_none
+
+    @property
+    def _collector(self) -> Collector:
+        if self._collector_or_none is None:
+            self._collector_or_none = Collector(self._run.key, self._run.id)
+        return self._collector_or_none
 
     @property
     def name(self) -> str:
@@ -182,10 +216,19 @@ class Job:
         return self
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Waits until the job has finished, whether it succeeded or failed."""
+        """Waits until the job has finished, whether it succeeded or failed. Ctrl-C stops waiting."""
         if not self._job.status.finished:
-            self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
+            try:
+                self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
+            except KeyboardInterrupt:
+                log.warning("Stopped waiting; %s", self._hint("results"))
+                raise
         return self
+
+    def _hint(self, method: str) -> str:
+        """Returns how to come back to a job that continues."""
+        job = f"Client(namespace={self.namespace!r}).job({self.name!r})"
+        return f"job {self.name} continues. To return: {job}.{method}(). To delete it: {job}.delete()"
 
     def follow(self, output: display.Display | None = None) -> Job:
         """Shows progress and output until the job has finished.
@@ -196,16 +239,17 @@ class Job:
         try:
             self._follow(shown)
         except KeyboardInterrupt:
-            shown.line(
-                None,
-                f"Stopped following; job {self.name} continues. To return: Client().job({self.name!r}).follow()",
-            )
-            shown.line(None, f"To delete it: Client().job({self.name!r}).delete()")
+            shown.line(None, f"Stopped following; {self._hint('follow')}")
         finally:
             shown.close()
         return self
 
     def _follow(self, shown: display.Display) -> None:
+        if self._run_or_none is None:
+            # Without the key, the output is shown nevertheless. results() raises the error.
+            with contextlib.suppress(errors.K8sApiException):
+                self._run_or_none = self._client._read_run(self.name)
+        reports: list[dict[str, Any]] = []
         lines: queue.Queue[str | TrainJob | BaseException | None] = queue.Queue(maxsize=10_000)
         watching = _Watch(self, lines)
         try:
@@ -217,21 +261,24 @@ class Job:
                     self._job = item
                     shown.job(item)
                 else:
-                    self._show_line(item, shown)
+                    self._read_line(item, reports, shown)
         finally:
             watching.stop()
         self._log_read = watching.complete
 
-    def _show_line(self, line: str, shown: display.Display) -> None:
+    def _read_line(self, line: str, reports: list[dict[str, Any]], shown: display.Display | None = None) -> None:
         if is_result(line):
-            self._collector.feed(line)
-            return
-        rank, content = display.split_rank(line)
-        if report := display.report_of(line):
-            self._progress.append(report)
-            shown.progress(report)
-        else:
-            shown.line(rank, content)
+            if self._run_or_none:
+                self._collector.feed(line)
+        elif report := display.report_of(line):
+            reports.append(report)
+            # A log that is read again may have lost its beginning.
+            if len(reports) >= len(self._progress):
+                self._progress = reports
+            if shown:
+                shown.progress(report)
+        elif shown:
+            shown.line(*display.split_rank(line))
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Waits for the job, and returns what the function returned, in the order of the ranks.
@@ -239,32 +286,29 @@ class Job:
         Raises JobFailed if a rank raised an exception or the job failed, and ResultsUnavailableError
         if the launcher's log does not have all results any more.
         """
+        collector = self._collector
         self.wait(timeout)
-        self._read_log()
-        results = Results(self._collector, self.name)
+        if not self._log_read or len(collector.outcomes) < self._run.ranks:
+            self._read_log()
+        results = Results(collector, self.name)
         outcome = results.failure()
         if outcome:
-            failure = rank_failure(
-                outcome, self.name, (self._job.spec.trainer.image if self._job.spec.trainer else "") or ""
-            )
-            failure.status = self._job.status
-            raise failure
+            image = self._job.spec.trainer.image if self._job.spec.trainer else None
+            raise rank_failure(outcome, self.name, image or "", self._job.status)
         if self._job.status.phase == "Failed":
             raise errors.job_failure(errors.JobFailed, self.name, self._job.status)
-        return results.values(self._ranks)
+        return results.values(self._run.ranks)
 
     def _read_log(self) -> None:
-        if self._log_read and len(self._collector.outcomes) == self._ranks:
-            return
+        finished, reports = self._job.status.finished, list[dict[str, Any]]()
         for pod in self._client._jobs.pods(self.name, self.namespace, "launcher"):
             path = pod_path(self.namespace, pod["metadata"]["name"], "log")
             try:
-                with self._client._kube.lines(path) as stream:
-                    for line in stream:
-                        self._collector.feed(line.decode(errors="replace"))
+                for line in log_lines(self._client._kube, path):
+                    self._read_line(line, reports)
             except errors.K8sApiException as error:
                 log.debug("log of %s: %s", pod["metadata"]["name"], error)
-        self._log_read = self._job.status.finished
+        self._log_read = finished
 
     def logs(self, tail_lines: int | None = None) -> str:
         """Returns the launcher's log, in which mpirun merges the output of all ranks."""
@@ -272,7 +316,12 @@ class Job:
         return "".join(texts.values())
 
     def curve(self) -> Curve:
-        """Returns what the function reported while it was followed: `job.curve().to_frame()`."""
+        """Returns what the function has reported: `job.curve().to_frame()`.
+
+        Unless `follow` or `results` has read all of the launcher's log, it reads the log.
+        """
+        if not self._log_read:
+            self._read_log()
         return Curve(self._progress)
 
     def delete(self) -> None:
@@ -302,6 +351,9 @@ class _Watch:
         self._streams: list[Stream] = []
         self._stopped = threading.Event()
         self._log_threads: list[threading.Thread] = []
+        # Of each pod that is followed: set when its log cannot become longer.
+        self._ended: dict[str, threading.Event] = {}
+        self._failed = False
         self._thread = threading.Thread(target=self._watch, name="trireme-watch", daemon=True)
         self.complete = False
 
@@ -311,6 +363,7 @@ class _Watch:
     def stop(self) -> None:
         """Ends both threads, and waits for them."""
         self._stopped.set()
+        self._end_logs()
         for stream in list(self._streams):
             stream.shutdown()
         self._thread.join()
@@ -327,26 +380,33 @@ class _Watch:
         if self._stopped.is_set():
             stream.shutdown()
 
+    def _end_logs(self, running: str | None = None) -> None:
+        for pod, ended in list(self._ended.items()):
+            if pod != running:
+                ended.set()
+
     def _watch(self) -> None:
-        followed: set[str] = set()
         try:
             for state in self._job._client._jobs.changes(self._job.name, self._job.namespace, opened=self._opened):
                 self._put(state)
                 pod = state.status.launcher_pod_status
-                if pod and pod.name and pod.name not in followed and pod.phase in ("Running", "Succeeded", "Failed"):
-                    followed.add(pod.name)
+                if pod and pod.name and pod.name not in self._ended and pod.phase in ("Running", "Succeeded", "Failed"):
                     self._follow_log(pod.name)
+                is_running = pod and pod.phase == "Running" and not state.status.finished
+                self._end_logs(pod.name if is_running and pod else None)
                 if state.status.finished or self._stopped.is_set():
                     break
             # The log ends with its container: all of it comes before the end.
+            self._end_logs()
             for thread in self._log_threads:
                 thread.join()
-            self.complete = not self._stopped.is_set()
+            self.complete = not self._stopped.is_set() and not self._failed
             self._put(None)
         except BaseException as error:
             self._put(error)
 
     def _follow_log(self, pod: str) -> None:
+        self._ended[pod] = threading.Event()
         thread = threading.Thread(target=self._log, args=(pod,), name="trireme-log", daemon=True)
         self._log_threads.append(thread)
         thread.start()
@@ -354,12 +414,13 @@ class _Watch:
     def _log(self, pod: str) -> None:
         path = pod_path(self._job.namespace, pod, "log")
         try:
-            with self._job._client._kube.lines(path, {"follow": "true"}) as stream:
-                self._opened(stream)
-                for line in stream:
-                    self._put(line.decode(errors="replace").rstrip("\r"))
+            for line in log_lines(self._job._client._kube, path, ended=self._ended[pod], opened=self._opened):
+                self._put(line.rstrip("\r"))
+                if self._stopped.is_set():
+                    return
         except errors.TrainingSDKException as error:
-            # The states still come; results() reads the log again.
+            # The states still come; results() and curve() read the log again.
+            self._failed = True
             log.warning("log of pod %s: %s", pod, error)
 
 
@@ -381,18 +442,35 @@ class JobArray(ResourceFrames):
         return self.jobs[index]
 
     def wait(self, timeout: float | None = None) -> JobArray:
-        """Waits until all jobs have finished, with one watch."""
+        """Waits until all jobs have finished, with one watch. It does not wait for jobs that were deleted."""
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = {job.name: job for job in self.jobs if not job.status.finished}
         if not waiting:
             return self
         jobs = self._client._jobs
         query = {"labelSelector": f"{LABEL_ARRAY}={self.array}"}
-        for kind, item in self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline):
+        try:
+            states = self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline)
+            return self._wait(states, waiting, deadline, timeout)
+        except KeyboardInterrupt:
+            log.warning("Stopped waiting; the jobs continue. To delete them, call delete() of the array")
+            raise
+
+    def _wait(
+        self,
+        states: Iterator[tuple[str, JSON]],
+        waiting: dict[str, Job],
+        deadline: float | None,
+        timeout: float | None,
+    ) -> JobArray:
+        for kind, item in states:
             for data in item["items"] if kind == "SYNCED" else [item] if kind in ("ADDED", "MODIFIED") else []:
                 state = TrainJob.from_dict(data)
                 if state.metadata.name in waiting:
                     waiting[state.metadata.name]._job = state
+            if kind == "SYNCED":
+                existing = {data["metadata"]["name"] for data in item["items"]}
+                waiting = {name: job for name, job in waiting.items() if name in existing}
             if kind == "DELETED":
                 waiting.pop(item["metadata"]["name"], None)
             waiting = {name: job for name, job in waiting.items() if not job.status.finished}
@@ -418,6 +496,13 @@ class JobArray(ResourceFrames):
 
     def rows(self) -> list[dict[str, Any]]:
         return [job_row(job._job) for job in self.jobs]
+
+
+class RunList(list[Job], ResourceFrames):
+    """Jobs of `run`, with a table for notebooks and `to_frame()`."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [job_row(job._job) for job in self]
 
 
 class Client:
@@ -460,6 +545,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
+    def run(self, func: Callable[..., Any], /, *args: Any, preflight: Literal[True], **settings: Any) -> Plan: ...
+
+    @overload
     def run(
         self,
         func: Callable[..., Any],
@@ -471,9 +560,39 @@ class Client:
         runtime: str | None = None,
         code: str | os.PathLike[str] | None = None,
         name: str | None = None,
-        resources: Any = None,
-        launcher_resources: Any = None,
-        env: Any = None,
+        resources: Resources | None = None,
+        launcher_resources: Resources | None = None,
+        env: Environment | None = None,
+        volumes: list[JSON] | None = None,
+        volume_mounts: list[JSON] | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        max_seconds: int | None = None,
+        delete_after_seconds: int | None = None,
+        max_result_bytes: int | None = None,
+        preflight: Literal[False] = False,
+        **kwargs: Any,
+    ) -> Job | LocalJob: ...
+
+    @overload
+    def run(
+        self, func: Callable[..., Any], /, *args: Any, preflight: bool, **settings: Any
+    ) -> Job | LocalJob | Plan: ...
+
+    def run(
+        self,
+        func: Callable[..., Any],
+        /,
+        *args: Any,
+        nodes: int = 1,
+        slots: int = 1,
+        image: str | None = None,
+        runtime: str | None = None,
+        code: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        resources: Resources | None = None,
+        launcher_resources: Resources | None = None,
+        env: Environment | None = None,
         volumes: list[JSON] | None = None,
         volume_mounts: list[JSON] | None = None,
         labels: dict[str, str] | None = None,
@@ -483,7 +602,7 @@ class Client:
         max_result_bytes: int | None = None,
         preflight: bool = False,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Job | LocalJob | Plan:
         """Calls `func(*args, **kwargs)` on `nodes` x `slots` ranks, and returns a Job at once.
 
         The function travels with its closure and the globals that it uses. `code` is a folder that is
@@ -494,10 +613,23 @@ class Client:
         """
         nodes, slots = _count("nodes", nodes), _count("slots", slots)
         ranks = self.local or nodes * slots
-        limit = min(max_result_bytes or MAX_RESULT_BYTES, MAX_ALL_RESULT_BYTES // ranks)
-        packed = payload(func, args, kwargs, code, limit)
+        most = MAX_ALL_RESULT_BYTES // ranks
+        limit = (
+            min(MAX_RESULT_BYTES, most) if max_result_bytes is None else _count("max_result_bytes", max_result_bytes)
+        )
+        if limit > most:
+            raise errors.ValidationError(
+                "max_result_bytes",
+                f"must be at most {most} with {ranks} ranks, not {limit}",
+                remedy="Write larger results to a volume, and return their paths",
+            )
+        packed = payload(func, args, kwargs, code, limit, most)
+        if self.local and preflight:
+            _local.mpirun_path()
+            _local.variables_of(env)
+            return Plan({}, packed.size, {"ranks": self.local})
         if self.local:
-            return _local.LocalJob(packed, self.local, env)
+            return LocalJob(packed, self.local, env)
         name = name or _job_name(func)
         chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
         manifest = self._manifest(
@@ -538,21 +670,36 @@ class Client:
     def _submit(self, manifest: JSON, packed: Payload, ranks: int) -> Job:
         """Creates the job, then the Secret that it owns: deleting the job deletes both.
 
-        The pods wait for the Secret. If it cannot be created, the job is deleted.
+        The pods wait for the Secret. If it cannot be created, the job is deleted, also if the answer of
+        the API server to its creation was lost.
         """
-        job = self._jobs.create(self.namespace, manifest)
+        job = None
         try:
+            job = self._jobs.create(self.namespace, manifest)
             self._kube.create(f"/api/v1/namespaces/{self.namespace}/secrets", _secret(job, packed, ranks))
         except BaseException as error:
-            with contextlib.suppress(errors.TrainingSDKException):
-                self._jobs.delete(job.metadata.name, self.namespace)
-            if isinstance(error, errors.ForbiddenError):
+            if job and isinstance(error, errors.ForbiddenError) and not isinstance(error, errors.QuotaExceededError):
                 error.remedy = (
                     "run() sends the function in a Secret: ask for the role edit, or to create and get secrets"
                 )
+            if job or not _is_refusal(error):
+                self._clean_up(manifest["metadata"]["name"], packed.run, error)
             raise
         log.info("created job %s in namespace %s", job.metadata.name, self.namespace)
-        return Job(self, job, packed.key, packed.run, ranks)
+        return Job(self, job, Run(packed.run, packed.key, ranks))
+
+    def _clean_up(self, name: str, run: str, error: BaseException) -> None:
+        """Deletes the job of a run that was not created completely, if it exists."""
+        try:
+            # Another job may have the name.
+            if self._jobs.get(name, self.namespace).metadata.labels.get(LABEL_RUN) == run:
+                self._jobs.delete(name, self.namespace)
+        except errors.NotFoundError:
+            pass
+        except errors.TrainingSDKException as failure:
+            log.debug("cannot delete job %s: %s", name, failure)
+            if isinstance(error, errors.TrainingSDKException):
+                error.remedy = f"Job {name} in namespace {self.namespace} may exist: delete it"
 
     def _plan(self, manifest: JSON, packed: Payload) -> Plan:
         self._jobs.create(self.namespace, manifest, dry_run=True)
@@ -575,8 +722,7 @@ class Client:
         A tuple is the positional arguments, a dictionary the keyword arguments. If one job cannot be
         created, those before are deleted.
         """
-        if self.local:
-            raise errors.ValidationError("local", "map needs a cluster; call run in a loop")
+        self._need_cluster("map", "Call run in a loop")
         array = secrets.token_hex(4)
         labels = {**settings.pop("labels", {}), LABEL_ARRAY: array}
         base = settings.pop("name", None) or re.sub(r"-[0-9a-z]+$", "", _job_name(func))
@@ -596,31 +742,45 @@ class Client:
 
         It reads the key of the run from the job's Secret, for which it needs permission to get secrets.
         """
+        self._need_cluster("job", "Keep the object that run returns")
         job = self._jobs.get(name, self.namespace)
+        return Job(self, job, self._read_run(name))
+
+    def _need_cluster(self, method: str, remedy: str) -> None:
+        if self.local:
+            raise errors.ValidationError("local", f"{method} needs a cluster", remedy=remedy)
+
+    def _read_run(self, name: str) -> Run:
+        not_a_run = errors.NotFoundError(
+            f"TrainJob {name} was not created by run(), or its Secret is missing",
+            status=404,
+            reason="NotARun",
+            remedy="Use TrainingClient for this job",
+        )
         try:
             secret = self._kube.get(f"/api/v1/namespaces/{self.namespace}/secrets/{_secret_name(name)}")
         except errors.NotFoundError as error:
-            raise errors.NotFoundError(
-                f"TrainJob {name} was not created by run()",
-                status=404,
-                reason="NotARun",
-                remedy="Use TrainingClient for this job",
-            ) from error
-        labels = secret["metadata"]["labels"]
-        return Job(
-            self,
-            job,
-            base64.b64decode(secret["data"]["key"]),
-            labels[LABEL_RUN],
-            int(labels["training.kubeflow.org/ranks"]),
-        )
+            raise not_a_run from error
+        labels = secret["metadata"].get("labels", {})
+        if LABEL_RUN not in labels:
+            raise not_a_run
+        return Run(labels[LABEL_RUN], base64.b64decode(secret["data"]["key"]), int(labels[LABEL_RANKS]))
 
-    def jobs(self) -> list[Job]:
-        """Returns the jobs of the namespace that `run` created and that still exist."""
-        return [self.job(job.metadata.name) for job in self._jobs.all(self.namespace, LABEL_RUN)]
+    def jobs(self) -> RunList:
+        """Returns the jobs of the namespace that `run` created and that still exist, with one request.
+
+        A job reads its Secret when its results are read.
+        """
+        self._need_cluster("jobs", "Keep the objects that run returns")
+        return RunList(Job(self, job) for job in self._jobs.all(self.namespace, LABEL_RUN))
 
 
 AsyncClient = asynchronous(Client, "AsyncClient", __name__)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the API server has answered that it did not create an object."""
+    return isinstance(error, errors.K8sApiException) and error.status < 500
 
 
 def _count(name: str, value: int) -> int:
@@ -652,7 +812,7 @@ def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
         "kind": "Secret",
         "metadata": {
             "name": _secret_name(job.metadata.name),
-            "labels": {LABEL_RUN: packed.run, "training.kubeflow.org/ranks": str(ranks)},
+            "labels": {LABEL_RUN: packed.run, LABEL_RANKS: str(ranks)},
             "ownerReferences": [owner],
         },
         "immutable": True,

@@ -13,7 +13,7 @@ from typing import Any
 
 from trireme import _progress, errors
 from trireme._frames import ResourceFrames
-from trireme._jobs import Event, Jobs, check_name, pod_path
+from trireme._jobs import Event, Jobs, check_name
 from trireme._kube import JSON, Kube
 from trireme._models import (
     ClusterTrainingRuntime,
@@ -175,12 +175,13 @@ class TrainingClient:
         backoff_limit: int | None = None,
         suspend: bool | None = None,
         dry_run: bool = False,
+        resources: Resources | None = None,
     ) -> TrainJob:
         """Creates a TrainJob and returns it with its initial status.
 
         `resources_per_node` is either `{"cpu": 4, "memory": "16Gi", "nvidia.com/gpu": 1}`, which are
-        requests and limits, or has `requests` and `limits`. With `dry_run` the API server and the
-        admission check the job, and nothing is created.
+        requests and limits, or has `requests` and `limits`; `resources` is another name of it. With
+        `dry_run` the API server and the admission check the job, and nothing is created.
 
         Raises ValidationError (a ValueError) before anything is sent, RuntimeUnavailableError (a
         RuntimeError) if the runtime does not exist or is not for MPI, and K8sApiException.
@@ -191,7 +192,7 @@ class TrainingClient:
             image,
             command,
             args,
-            resources_per_node,
+            either("resources", resources, "resources_per_node", resources_per_node),
             env,
             volumes,
             volume_mounts,
@@ -310,9 +311,19 @@ class TrainingClient:
             return next(iter(texts.values()))
         return "\n".join(f"==> {pod} <==\n{text}" for pod, text in texts.items())
 
-    def delete_job(self, name: str, namespace: str = "default", grace_period_seconds: int = 30) -> None:
-        """Deletes the job and its pods. Raises NotFoundError."""
-        self._jobs.delete(name, namespace, grace_period_seconds)
+    def delete_job(
+        self,
+        name: str,
+        namespace: str = "default",
+        grace_period_seconds: int = 30,
+        *,
+        grace_period: int | None = None,
+    ) -> None:
+        """Deletes the job and its pods. `grace_period` is another name of `grace_period_seconds`.
+
+        Raises NotFoundError.
+        """
+        self._jobs.delete(name, namespace, grace_period_seconds if grace_period is None else grace_period)
 
     def list_jobs(
         self,
@@ -339,22 +350,17 @@ class TrainingClient:
         seconds = duration_seconds(time_range)
         self.get_job(name, namespace)
         usage = []
-        for pod in self._jobs.pods(name, namespace):
-            pod_name = pod["metadata"]["name"]
-            try:
-                metrics = self._kube.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{pod_name}")
-            except (errors.NotFoundError, errors.ForbiddenError):
-                continue
+        for metrics in self._jobs.pod_metrics(name, namespace):
             used = [c["usage"] for c in metrics["containers"]]
             cpu, memory = (sum(quantity(c[key]) for c in used) for key in ("cpu", "memory"))
-            usage.append(PodUsage(pod_name, cpu, int(memory)))
+            usage.append(PodUsage(metrics["metadata"]["name"], cpu, int(memory)))
         return JobMetrics(pods=usage, progress=self._progress(name, namespace, seconds))
 
     def _progress(self, name: str, namespace: str, seconds: int) -> list[dict[str, Any]]:
         progress = []
         for pod in self._jobs.pods(name, namespace, "launcher"):
             query = {"sinceSeconds": seconds, "timestamps": "true"}
-            for line in self._kube.text(pod_path(namespace, pod["metadata"]["name"], "log"), query).splitlines():
+            for line in self._jobs.log(pod["metadata"]["name"], namespace, query).splitlines():
                 stamp, _, text = line.partition(" ")
                 if report := _progress.parse(text):
                     progress.append({"time": datetime.fromisoformat(stamp[:19] + "+00:00"), **report})
@@ -371,6 +377,13 @@ class TrainingClient:
             items, _ = self._kube.items(f"/apis/kubeflow.org/{VERSION}/{path}")
             found += [Runtime.of(model.from_dict({"kind": model.__name__, **item})) for item in items]
         return [runtime for runtime in found if framework is None or runtime.framework == framework]
+
+
+def either(alias: str, other: Any, name: str, value: Any) -> Any:
+    """Returns the value of an argument that has two names."""
+    if other is not None and value is not None:
+        raise errors.ValidationError(alias, f"is another name of {name}: only one of them is possible")
+    return value if other is None else other
 
 
 def build_train_job(

@@ -11,7 +11,7 @@ from trireme import errors
 from trireme._jobs import Event
 from trireme._kube import JSON
 from trireme._models import RuntimeRef, TrainJob, TrainJobStatus
-from trireme.training.client import JobList, JobMetrics, Runtime, TrainingClient, build_train_job
+from trireme.training.client import JobList, JobMetrics, Runtime, TrainingClient, build_train_job, either
 
 
 class MockTrainingClient(TrainingClient):
@@ -65,13 +65,14 @@ class MockTrainingClient(TrainingClient):
     ) -> TrainJob:
         """Checks the values as TrainingClient does, and stores the job."""
         dry_run = settings.pop("dry_run", False)
+        same = settings.pop("resources", None)
         manifest = build_train_job(
             name,
             num_nodes,
             image,
             command,
             args,
-            resources_per_node,
+            either("resources", same, "resources_per_node", resources_per_node),
             env,
             volumes,
             volume_mounts,
@@ -129,7 +130,14 @@ class MockTrainingClient(TrainingClient):
         lines = self._logs.get((namespace, name), "").splitlines(keepends=True)[-(tail_lines or 0) :]
         return iter(line.rstrip("\n") for line in lines) if follow else "".join(lines)
 
-    def delete_job(self, name: str, namespace: str = "default", grace_period_seconds: int = 30) -> None:
+    def delete_job(
+        self,
+        name: str,
+        namespace: str = "default",
+        grace_period_seconds: int = 30,
+        *,
+        grace_period: int | None = None,
+    ) -> None:
         """Removes the job."""
         self.get_job(name, namespace)
         del self._stored[namespace, name]
