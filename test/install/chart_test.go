@@ -172,7 +172,7 @@ spec:
     slotsPerWorker: 1
     image: $PRIVATE_REGISTRY/trireme/openmpi:5
     command: [sh, -c, 'echo "rank 0 is up"; until [ -e /tmp/end ]; do sleep 0.2; done']
-    resourcesPerNode: {requests: {cpu: 10m, memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
+    resourcesPerNode: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
   launcher:
     resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {cpu: "1", memory: 256Mi}}
 `

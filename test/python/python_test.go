@@ -21,6 +21,9 @@ func TestOnCluster(t *testing.T) {
 	if os.Geteuid() != 0 && !localcluster.IsKept() {
 		t.Skip("the test starts a cluster, which needs root")
 	}
+	if output, err := localcluster.Shell("sdk/python/tools/test has-image"); err != nil {
+		t.Skip(output)
+	}
 	stop, err := localcluster.Start("trireme-python", "10.188.0.0/16", "bin/cluster up", "bin/cluster image mpi openmpi4 openmpi5", "make install")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import trireme
+from tests import images
+from tests.images import IMAGE, OTHER_IMAGE
 from trireme import errors
 from trireme._kube import Kube
 from trireme.mpijob import MPIJobClient, ResourceSpec, WorkerSpec
@@ -21,10 +23,6 @@ from trireme.training import AsyncTrainingClient, TrainingClient
 
 pytestmark = pytest.mark.cluster
 
-# Images of the local cluster by the Python that they have.
-IMAGES = {(3, 11): "trireme.local/openmpi:4", (3, 13): "trireme.local/openmpi:5"}
-IMAGE = IMAGES.get(sys.version_info[:2], "")
-OTHER_IMAGE = next(image for version, image in IMAGES.items() if version != sys.version_info[:2])
 SMALL: dict[str, Any] = {
     "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
     "launcher_resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
@@ -37,10 +35,8 @@ FACTOR = 10
 
 def need_image() -> None:
     """Fails where no function can be sent to pods: skipped tests are not seen in a green run."""
-    if not IMAGE:
-        version = "{}.{}".format(*sys.version_info[:2])
-        known = " or ".join("python{}.{}".format(*other) for other in IMAGES)
-        pytest.fail(f"no image of the local cluster has Python {version}: set PYTHON to {known}", pytrace=False)
+    if reason := images.missing():
+        pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from nbclient import NotebookClient
 
-from tests.test_cluster import IMAGE, need_image
+from tests.images import IMAGE
+from tests.test_cluster import need_image
 from trireme._kube import Kube
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

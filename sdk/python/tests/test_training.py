@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tests.images
 import tests.test_cluster
 from tests.fakeapi import FakeAPI
 from trireme import errors
@@ -357,7 +358,7 @@ def test_a_thousand_jobs(client: TrainingClient, api: FakeAPI) -> None:
 
 
 def test_a_python_without_image_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests.test_cluster, "IMAGE", "")
+    monkeypatch.setattr(tests.images, "IMAGE", "")
     with pytest.raises(pytest.fail.Exception, match=r"set PYTHON to python3\.11 or python3\.13"):
         tests.test_cluster.need_image()
 

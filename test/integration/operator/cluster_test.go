@@ -154,7 +154,7 @@ type place struct {
 }
 
 // newPlace makes a namespace, with the account that every namespace has.
-func (cluster *cluster) newPlace(t *testing.T, labels map[string]string) *place {
+func (cluster *cluster) newPlace(t testing.TB, labels map[string]string) *place {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels}}
 	cluster.create(t, namespace)
@@ -162,7 +162,7 @@ func (cluster *cluster) newPlace(t *testing.T, labels map[string]string) *place 
 	return cluster.place(t, namespace.Name)
 }
 
-func (cluster *cluster) place(t *testing.T, namespace string) *place {
+func (cluster *cluster) place(t testing.TB, namespace string) *place {
 	return &place{cluster: cluster, Player: &player.Player{TB: t, Client: cluster.client, Namespace: namespace}}
 }
 

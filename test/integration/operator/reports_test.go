@@ -43,7 +43,7 @@ type receiver struct {
 
 // newReceiver starts an operator that receives reports. It announces an address that does
 // not exist, because loopback addresses are not allowed in an EndpointSlice.
-func newReceiver(t *testing.T) *receiver {
+func newReceiver(t testing.TB) *receiver {
 	t.Helper()
 	t.Setenv("POD_IP", "192.0.2.7")
 	cluster := newCluster(t, withJobSet)

@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -143,26 +141,7 @@ func (cluster *cluster) startProgram(b *testing.B, environment []string, argumen
 // processor is how long the program has been working.
 func (program *program) processor(b *testing.B) time.Duration {
 	b.Helper()
-	return processor(b, program.process.Pid)
-}
-
-func processor(b *testing.B, pid int) time.Duration {
-	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	// The name of the program, in brackets, may have spaces.
-	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
-	ticks := 0
-	for _, field := range fields[11:13] {
-		number, err := strconv.Atoi(field)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += number
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return deployed.CPUTime(b, program.process.Pid)
 }
 
 // measured is a server that is asked much.

@@ -8,8 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -102,59 +100,28 @@ type deployment struct {
 
 func shipped(b *testing.B, name string) *deployment {
 	b.Helper()
-	for _, document := range deployed.Documents(b, filepath.Join(deployed.Repository(), "config", name, name+".yaml")) {
-		if document.GetKind() != "Deployment" {
-			continue
+	read := &appsv1.Deployment{}
+	deployed.Manifest(b, "Deployment/trireme-"+name, read)
+	container := read.Spec.Template.Spec.Containers[0]
+	made := &deployment{name: name, limit: container.Resources.Limits.Memory().Value()}
+	for _, variable := range container.Env {
+		if variable.Name == "GOMEMLIMIT" {
+			made.memoryLimit = variable.Value
 		}
-		content, err := yaml.Marshal(document)
-		if err != nil {
-			b.Fatal(err)
-		}
-		read := &appsv1.Deployment{}
-		if err := yaml.Unmarshal(content, read); err != nil {
-			b.Fatal(err)
-		}
-		container := read.Spec.Template.Spec.Containers[0]
-		made := &deployment{name: name, limit: container.Resources.Limits.Memory().Value()}
-		for _, variable := range container.Env {
-			if variable.Name == "GOMEMLIMIT" {
-				made.memoryLimit = variable.Value
-			}
-		}
-		return made
 	}
-	b.Fatalf("config/%s has no Deployment", name)
-	return nil
+	return made
 }
 
 // report tells how much memory a process has, and has had.
 func (deployment *deployment) report(b *testing.B, moment string, pid int) {
 	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	now, peak := kibibytes(b, string(content), "VmRSS:"), kibibytes(b, string(content), "VmHWM:")
-	share := float64(peak<<10) / float64(deployment.limit)
-	b.Logf("%-8s %-9s %5d MiB, peak %5d MiB of %d MiB: %3.0f %%", deployment.name, moment, now>>10, peak>>10, deployment.limit>>20, 100*share)
-	b.ReportMetric(float64(peak>>10), deployment.name+"-"+moment+"-peak-MiB")
+	now, peak := deployed.Memory(b, pid)
+	share := float64(peak) / float64(deployment.limit)
+	b.Logf("%-8s %-9s %5d MiB, peak %5d MiB of %d MiB: %3.0f %%", deployment.name, moment, now>>20, peak>>20, deployment.limit>>20, 100*share)
+	b.ReportMetric(float64(peak>>20), deployment.name+"-"+moment+"-peak-MiB")
 	if share > 0.5 {
 		b.Errorf("the %s needs more than half of its limit", deployment.name)
 	}
-}
-
-func kibibytes(b *testing.B, status, name string) int64 {
-	b.Helper()
-	_, rest, _ := strings.Cut(status, name)
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		b.Fatalf("/proc has no %s", name)
-	}
-	number, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return number
 }
 
 // longest is how long a machine may take that is busy with half a gigabyte of jobs.
@@ -178,9 +145,9 @@ func untilIdle(b *testing.B, pid int) {
 	b.Helper()
 	const while = 4 * time.Second
 	for deadline := time.Now().Add(longest); ; {
-		before := processor(b, pid)
+		before := deployed.CPUTime(b, pid)
 		time.Sleep(while)
-		if processor(b, pid)-before < while/20 {
+		if deployed.CPUTime(b, pid)-before < while/20 {
 			return
 		}
 		if time.Now().After(deadline) {
