@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
