@@ -31,6 +31,16 @@ func setResources(object client.Object, list corev1.ResourceList) {
 	}
 }
 
+// setImage changes the image of the workers.
+func setImage(object client.Object, image string) {
+	switch object := object.(type) {
+	case *v2alpha1.TrainJob:
+		object.Spec.Trainer.Image = image
+	case *v2beta1.MPIJob:
+		object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Image = image
+	}
+}
+
 func setEnv(object client.Object, name, value string) {
 	variable := corev1.EnvVar{Name: name, Value: value}
 	switch object := object.(type) {
@@ -177,12 +187,7 @@ func TestAGangThatCannotFit(t *testing.T) {
 func TestAnImageThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
-		switch object := object.(type) {
-		case *v2alpha1.TrainJob:
-			object.Spec.Trainer.Image = "trireme.local/nothing:1"
-		case *v2beta1.MPIJob:
-			object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Image = "trireme.local/nothing:1"
-		}
+		setImage(object, "trireme.local/nothing:1")
 		job := submit(t, object)
 		job.until("a worker's status says ImagePullBackOff", time.Minute, func(progress training.Progress) bool {
 			for _, worker := range progress.WorkerPodStatuses {

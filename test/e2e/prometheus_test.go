@@ -187,7 +187,8 @@ func exporters(t *testing.T, namespace string, pods []corev1.Pod) string {
 	var scrapes strings.Builder
 	begin := time.Now()
 	for worker, honor := range []bool{false, true} {
-		said := gpuSeries(namespace, worker, 40+worker, 100+worker) + gpuSeries("elsewhere", worker, 99, 9999)
+		pod := fmt.Sprintf("works-worker-%d", worker)
+		said := gpuSeries(namespace, pod, 40+worker, 100+worker) + gpuSeries("elsewhere", pod, 99, 9999)
 		server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(writer, said)
 			if honor {
@@ -206,12 +207,13 @@ func exporters(t *testing.T, namespace string, pods []corev1.Pod) string {
 	return scrapes.String()
 }
 
-// gpuSeries are two GPUs of a worker, of which the second is busier by 20 %.
-func gpuSeries(namespace string, worker, busy, memory int) string {
+// gpuSeries are two GPUs of a pod, of which the second is busier by 20 %.
+func gpuSeries(namespace, pod string, busy, memory int) string {
 	var said strings.Builder
 	for gpu := range 2 {
-		labels := fmt.Sprintf(`{gpu="%d",UUID="GPU-%s-%d",namespace="%s",pod="works-worker-%d",container="worker"}`, gpu, namespace, gpu, namespace, worker)
+		labels := fmt.Sprintf(`{gpu="%d",UUID="GPU-%s-%d",namespace="%s",pod="%s",container="worker"}`, gpu, namespace, gpu, namespace, pod)
 		fmt.Fprintf(&said, "DCGM_FI_DEV_GPU_UTIL%s %d\nDCGM_FI_DEV_FB_USED%s %d\n", labels, busy+20*gpu, labels, memory)
+		fmt.Fprintf(&said, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE%s 0.%d\n", labels, busy)
 	}
 	return said.String()
 }

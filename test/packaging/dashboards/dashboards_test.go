@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/dashboards"
 )
 
 const root = "../../.."
@@ -102,12 +104,12 @@ func wantMetrics(t *testing.T, where, query string, known []string) {
 }
 
 func TestDashboards(t *testing.T) {
-	dashboards, err := Read(root)
+	all, err := dashboards.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	known, uids := known(t), map[string]bool{}
-	for _, dashboard := range dashboards {
+	for _, dashboard := range all {
 		if dashboard.UID == "" || dashboard.Title == "" || uids[dashboard.UID] {
 			t.Errorf("%s has no title, or no uid of its own", dashboard.File)
 		}
