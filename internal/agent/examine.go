@@ -96,13 +96,7 @@ func doing(state string, count rounds) protocol.Doing {
 
 func isExited(state string) bool { return state == "Z" || state == "X" }
 
-func readUsage(id int) (usage, error) {
-	content, err := os.ReadFile(filepath.Join(processDirectory(id), "stat"))
-	if err != nil {
-		return usage{}, err
-	}
-	return parseUsage(content)
-}
+func readUsage(id int) (usage, error) { return usageIn(processDirectory(id)) }
 
 // sampler samples the instruction pointers of threads. It must be used on one thread of
 // the operating system.
@@ -233,11 +227,7 @@ func threadDirectory(id, thread int) string {
 }
 
 func threadState(id, thread int) string {
-	content, err := os.ReadFile(filepath.Join(threadDirectory(id, thread), "stat"))
-	if err != nil {
-		return ""
-	}
-	one, err := parseUsage(content)
+	one, err := usageIn(threadDirectory(id, thread))
 	if err != nil {
 		return ""
 	}

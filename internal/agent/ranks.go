@@ -96,6 +96,43 @@ func parseUsage(content []byte) (usage, error) {
 	}, nil
 }
 
+// Names of /proc: the state of what a tracer has stopped, and who the tracer is.
+const (
+	tracingStop = "t"
+	tracerField = "TracerPid:"
+)
+
+// usageIn reads the usage from the folder of a process or thread in /proc. What an
+// examination has stopped for a moment counts as running: only threads that run are
+// stopped, and on a busy machine they may be seen before they continue.
+func usageIn(folder string) (usage, error) {
+	content, err := os.ReadFile(filepath.Join(folder, "stat"))
+	if err != nil {
+		return usage{}, err
+	}
+	one, err := parseUsage(content)
+	if err == nil && one.state == tracingStop && isExamined(folder) {
+		one.state = "R"
+	}
+	return one, err
+}
+
+// isExamined reports whether a thread of the agent traces a process or thread, or has just
+// released it.
+func isExamined(folder string) bool {
+	content, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(content), tracerField)
+	tracer, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+	if tracer == "0" {
+		return true
+	}
+	_, err = os.Stat(filepath.Join("/proc/self/task", tracer))
+	return tracer != "" && err == nil
+}
+
 // processTree has all processes, and the children of each.
 type processTree struct {
 	processes map[int]usage
@@ -106,11 +143,8 @@ func readProcessTree() processTree {
 	tree := processTree{processes: map[int]usage{}, children: map[int][]int{}}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue // It has exited.
-		}
-		if one, err := parseUsage(content); err == nil {
+		// An error means that it has exited.
+		if one, err := usageIn(filepath.Dir(file)); err == nil {
 			tree.processes[one.id] = one
 			tree.children[one.parent] = append(tree.children[one.parent], one.id)
 		}

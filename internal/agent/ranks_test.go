@@ -4,9 +4,11 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -262,6 +264,46 @@ func TestExaminationKeepsExitCodes(t *testing.T) {
 			t.Fatalf("exit code %d of a child of the agent, want 7", got.Status)
 		}
 	}
+}
+
+// What an examination has stopped was running; what somebody else has stopped is stopped.
+func TestExaminedProcessCountsAsRunning(t *testing.T) {
+	command := exec.Command("sh", "-c", "while :; do :; done")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	id := command.Process.Pid
+	var seen, raw string
+	onOwnThread(func() {
+		if err := errors.Join(ptrace(ptraceSeize, id, 0), ptrace(ptraceInterrupt, id, 0)); err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := awaitStop(id, id); err != nil {
+			t.Error(err)
+			return
+		}
+		one, err := readUsage(id)
+		content, _ := os.ReadFile(filepath.Join(processDirectory(id), "stat"))
+		unchanged, _ := parseUsage(content)
+		if seen, raw = one.state, unchanged.state; err != nil {
+			t.Error(err)
+		}
+	})
+	if raw != tracingStop || seen != "R" {
+		t.Errorf("the state of a process that is examined is %q, want R; in /proc it is %q, want %s", seen, raw, tracingStop)
+	}
+	if err := command.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually.HoldsWithin(t, patience, "the state of a stopped process is T", func() bool {
+		one, err := readUsage(id)
+		return err == nil && one.state == "T"
+	})
 }
 
 func TestDoing(t *testing.T) {
