@@ -77,7 +77,7 @@ func (p *trialProgress) end(ctx context.Context, timedOut bool) error {
 	works := runtimecheck.Works(steps)
 	if p.output != "" {
 		if err := p.printDocument(runtimecheck.Report{
-			Runtime: p.runtime.GetName(), Kind: string(p.runtime.kind), Namespace: p.namespace, Job: p.name, Image: p.Image, Works: works, Steps: steps,
+			Runtime: p.runtime.GetName(), Kind: string(p.runtime.kind), Namespace: p.namespace, Job: p.name, Image: p.Image, Finished: state.Job.Finished(), Works: works, Steps: steps,
 		}, p.output); err != nil {
 			return err
 		}

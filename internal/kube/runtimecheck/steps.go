@@ -37,8 +37,10 @@ type Report struct {
 	Namespace string `json:"namespace"`
 	Job       string `json:"job"`
 	Image     string `json:"image"`
-	Works     bool   `json:"works"`
-	Steps     []Step `json:"steps"`
+	// Finished is false while the test runs.
+	Finished bool   `json:"finished"`
+	Works    bool   `json:"works"`
+	Steps    []Step `json:"steps"`
 }
 
 // State is the state of a test job.

@@ -233,23 +233,3 @@ func (a *API) checkJob(in *input) (any, error) {
 	}
 	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", typeMeta.Kind)
 }
-
-// runtimes lists the runtimes of the cluster and, if the path has a namespace, those of
-// the namespace.
-func (a *API) runtimes(in *input) (any, error) {
-	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
-	return runtimeList{runtimes}, err
-}
-
-func (a *API) ownRuntimes(in *input) (any, error) {
-	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
-	return runtimeList{runtimes}, err
-}
-
-func (a *API) runtime(in *input) (any, error) {
-	runtime, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
-	if err != nil {
-		return nil, err
-	}
-	return runtime.Object, nil
-}
