@@ -42,7 +42,7 @@ func (p *trialProgress) see(ctx context.Context, j *view) error {
 	return nil
 }
 
-func (p *trialProgress) show(steps []runtimecheck.Step) {
+func (p *trialProgress) show(steps []runtimecheck.TrialStep) {
 	if p.output != "" {
 		return
 	}
@@ -76,7 +76,7 @@ func (p *trialProgress) end(ctx context.Context, timedOut bool) error {
 	steps := state.Steps(true)
 	works := runtimecheck.Works(steps)
 	if p.output != "" {
-		if err := p.printDocument(runtimecheck.Report{
+		if err := p.printDocument(runtimecheck.TrialReport{
 			Runtime: p.runtime.GetName(), Kind: string(p.runtime.kind), Namespace: p.namespace, Job: p.name, Image: p.Image, Finished: state.Job.Finished(), Works: works, Steps: steps,
 		}, p.output); err != nil {
 			return err

@@ -21,8 +21,8 @@ const (
 	Unknown = "not known"
 )
 
-// Step is one step of the test of a runtime.
-type Step struct {
+// TrialStep is one step of the test of a runtime.
+type TrialStep struct {
 	Step   string `json:"step"`
 	Result string `json:"result"`
 	// After is the time from submission.
@@ -30,17 +30,17 @@ type Step struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Report is how far the test of a runtime has come, or its result.
-type Report struct {
+// TrialReport is how far the test of a runtime has come, or its result.
+type TrialReport struct {
 	Runtime   string `json:"runtime"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Job       string `json:"job"`
 	Image     string `json:"image"`
 	// Finished is false while the test runs.
-	Finished bool   `json:"finished"`
-	Works    bool   `json:"works"`
-	Steps    []Step `json:"steps"`
+	Finished bool        `json:"finished"`
+	Works    bool        `json:"works"`
+	Steps    []TrialStep `json:"steps"`
 }
 
 // State is the state of a test job.
@@ -55,11 +55,11 @@ type State struct {
 
 // Steps returns the steps of the test. If final is set, the first step that was not
 // reached has failed.
-func (s *State) Steps(final bool) (steps []Step) {
+func (s *State) Steps(final bool) (steps []TrialStep) {
 	submitted := s.Job.GetCreationTimestamp().Time
 	failed := false
 	add := func(name string, at time.Time, reached bool) {
-		step := Step{Step: name, Result: NotReached}
+		step := TrialStep{Step: name, Result: NotReached}
 		switch {
 		case reached && !failed:
 			step.Result = OK
@@ -101,7 +101,7 @@ func (s *State) Steps(final bool) (steps []Step) {
 }
 
 // Works tells whether the steps of a finished test say that the runtime works.
-func Works(steps []Step) bool {
+func Works(steps []TrialStep) bool {
 	last := steps[len(steps)-1].Result
 	return last == OK || last == Unknown
 }

@@ -35,7 +35,7 @@ type RuntimeTest struct {
 
 // TestRuntime creates the job that tests a runtime, with the caller's own permissions. Its
 // TTL deletes it.
-func (s *Service) TestRuntime(ctx context.Context, namespace string, test RuntimeTest) (*runtimecheck.Report, error) {
+func (s *Service) TestRuntime(ctx context.Context, namespace string, test RuntimeTest) (*runtimecheck.TrialReport, error) {
 	ref := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKind(test.Kind), Name: test.Runtime}
 	if ref.Kind != v2alpha1.RuntimeKindNamespaced && ref.Kind != v2alpha1.RuntimeKindCluster {
 		return nil, apierror.Invalid("kind", "%q is not TrainingRuntime or ClusterTrainingRuntime", test.Kind)
@@ -64,7 +64,7 @@ func (s *Service) TestRuntime(ctx context.Context, namespace string, test Runtim
 }
 
 // RuntimeTestReport returns how far the test of a runtime has come, or its result.
-func (s *Service) RuntimeTestReport(ctx context.Context, namespace, name string) (*runtimecheck.Report, error) {
+func (s *Service) RuntimeTestReport(ctx context.Context, namespace, name string) (*runtimecheck.TrialReport, error) {
 	view, err := s.view(ctx, JobRef{Kind: jobview.TrainJobs, Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *Service) RuntimeTestReport(ctx context.Context, namespace, name string)
 	return s.reportOf(ctx, view)
 }
 
-func (s *Service) reportOf(ctx context.Context, view *jobview.View) (*runtimecheck.Report, error) {
+func (s *Service) reportOf(ctx context.Context, view *jobview.View) (*runtimecheck.TrialReport, error) {
 	trainJob := view.Object.(*v2alpha1.TrainJob)
 	from := auth.CallerFrom(ctx).Client
 	model, err := view.Model(ctx, from)
@@ -96,7 +96,7 @@ func (s *Service) reportOf(ctx context.Context, view *jobview.View) (*runtimeche
 		}
 	}
 	ref := trainJob.Spec.RuntimeRef
-	report := &runtimecheck.Report{
+	report := &runtimecheck.TrialReport{
 		Runtime: ref.Name, Kind: string(ref.Kind), Namespace: trainJob.Namespace, Job: trainJob.Name, Image: trainJob.Spec.Trainer.Image, Finished: view.Finished(),
 		Steps: state.Steps(view.Finished()),
 	}

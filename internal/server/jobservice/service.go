@@ -67,8 +67,8 @@ type Interface interface {
 	UpdateRuntime(ctx context.Context, submitted SubmittedRuntime, dryRun bool) (*Runtime, error)
 
 	// TestRuntime starts the test of a runtime, RuntimeTestReport follows it.
-	TestRuntime(ctx context.Context, namespace string, test RuntimeTest) (*runtimecheck.Report, error)
-	RuntimeTestReport(ctx context.Context, namespace, name string) (*runtimecheck.Report, error)
+	TestRuntime(ctx context.Context, namespace string, test RuntimeTest) (*runtimecheck.TrialReport, error)
+	RuntimeTestReport(ctx context.Context, namespace, name string) (*runtimecheck.TrialReport, error)
 }
 
 // Options are the dependencies of the service.

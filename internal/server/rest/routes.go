@@ -152,9 +152,9 @@ func runtimeRoutes() []*route {
 		{method: http.MethodPost, path: flat + "/runtimes/validate", id: "validateRuntime", summary: "Validate a runtime of either scope with the operator's default limits, and find likely mistakes", body: anyRuntime{}, success: http.StatusOK,
 			response: runtimecheck.Findings{}, errors: []int{408, 415}, handle: (*API).validateRuntime},
 		{method: http.MethodPost, path: namespaced + "/runtimetests", id: "testRuntime", summary: "Test a runtime: create a job of two workers in which every rank prints a line", kind: jobview.TrainJobs, body: jobservice.RuntimeTest{},
-			success: http.StatusCreated, response: runtimecheck.Report{}, errors: changeErrors, handle: (*API).testRuntime},
+			success: http.StatusCreated, response: runtimecheck.TrialReport{}, errors: changeErrors, handle: (*API).testRuntime},
 		{method: http.MethodGet, path: namespaced + "/runtimetests/{name}", id: "getRuntimeTest", summary: "Get the steps of a runtime's test, by the name of its job", kind: jobview.TrainJobs,
-			success: http.StatusOK, response: runtimecheck.Report{}, errors: []int{404}, handle: (*API).runtimeTestReport},
+			success: http.StatusOK, response: runtimecheck.TrialReport{}, errors: []int{404}, handle: (*API).runtimeTestReport},
 	}
 }
 
