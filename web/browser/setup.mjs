@@ -195,5 +195,23 @@ export function trainJob(name, script, more = {}) {
   };
 }
 
+/** smallRuntime is the spec of a runtime for small jobs, with one slot a worker. */
+const smallPod = (name, command) => ({ name, template: { spec: { containers: [{ name, command, resources: { requests: { cpu: '20m', memory: '32Mi' } } }] } } });
+export const smallRuntime = {
+  mlPolicy: { numNodes: 2, slotsPerWorker: 1, mpiImplementation: 'OpenMPI' },
+  template: { spec: { replicatedJobs: [smallPod('launcher', ['mpirun', '--bind-to', 'none', '--map-by', 'slot']), smallPod('worker')] } },
+};
+
+/** replaceText pastes another document into the editor of a page: it would close brackets that are typed. */
+export async function replaceText(page, text) {
+  await page.locator('.cm-content').click();
+  await page.keyboard.press('Control+A');
+  await page.locator('.cm-content').evaluate((editor, pasted) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData('text/plain', pasted);
+    editor.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+  }, text);
+}
+
 export const createJob = (server, job) => call(server, 'POST', 'trainjobs', job);
 export const rowOf = (page, name) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) });
