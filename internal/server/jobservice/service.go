@@ -60,6 +60,9 @@ type Interface interface {
 	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.PreflightReport, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
+	// Cluster returns how the cluster is used.
+	Cluster(ctx context.Context, namespace string, window time.Duration) (*ClusterUse, error)
+
 	Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error)
 	// Runtime returns a runtime of a namespace or, without one, of the cluster.
 	Runtime(ctx context.Context, namespace, name string) (*Runtime, error)

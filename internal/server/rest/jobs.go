@@ -207,6 +207,10 @@ func (a *API) quota(in *input) (any, error) {
 	return a.service.Quota(in.context(), in.namespace())
 }
 
+func (a *API) cluster(in *input) (any, error) {
+	return a.service.Cluster(in.context(), in.namespace(), timeRanges[in.query.text("timeRange")])
+}
+
 func (a *API) checkNamespace(in *input) (any, error) {
 	return a.service.Preflight(in.context(), nil, in.namespace(), nil)
 }

@@ -52,6 +52,8 @@ var runtimeParameters = []parameter{{name: "dryRun", kind: "string", values: []s
 
 var metricParameters = []parameter{{name: "timeRange", kind: "string", values: []string{"1h", "6h", "24h", "7d"}, defaultValue: "1h", description: "Length of the time range, up to now"}}
 
+var clusterParameters = append([]parameter{{name: "namespace", kind: "string", description: "Only the jobs and quotas of this namespace; default: of all namespaces in which you may list jobs"}}, metricParameters...)
+
 // podParameters select pods of a job.
 var podParameters = []parameter{
 	{name: "podType", kind: "string", values: []string{training.RoleLauncher, training.RoleWorker, "all"}, defaultValue: "all", description: "Type of the pods"},

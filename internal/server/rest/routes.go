@@ -122,6 +122,8 @@ func logRoutes(name, one string) []*route {
 // namespaceRoutes returns the routes of namespaces.
 func namespaceRoutes() []*route {
 	return []*route{
+		{method: http.MethodGet, path: flat + "/cluster", id: "getCluster", summary: "Get the capacity of the nodes, the jobs that wait, and what the jobs of each namespace request and use", success: http.StatusOK, response: jobservice.ClusterUse{},
+			parameters: clusterParameters, handle: (*API).cluster},
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
 		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, response: preflight.PreflightReport{}, handle: (*API).checkNamespace},
 		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, response: preflight.PreflightReport{},
