@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { accessible, call, closeBrowser, createJob, namespace, newPage, replaceText, restartServer, rowOf, screenshot, signIn, slow, smallRuntime, startDashboard, startServer, trainJob } from './setup.mjs';
+import { accessible, call, closeBrowser, createJob, namespace, newPage, replaceText, restartServer, rowOf, screenshot, signIn, slow, smallRuntime, startDashboard, startProxy, startServer, trainJob } from './setup.mjs';
 
 let server;
 before(async () => {
@@ -34,6 +34,30 @@ test('without the wish to stay signed in, the token is only in memory', async (t
   assert.ok(!stored.includes(server.token), stored);
   await page.reload();
   await page.getByLabel('Token').waitFor();
+});
+
+test('a proxy in front of the server signs in; no token is asked for', async (t) => {
+  const proxy = await startProxy(server, server.token);
+  t.after(proxy.stop);
+  const page = await newPage(t, proxy);
+  await page.goto(proxy.url);
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0);
+  assert.equal(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage })), '{}');
+  await page.getByRole('link', { name: 'Runtimes' }).click();
+  await page.getByRole('gridcell', { name: 'mpi-openmpi-cpu', exact: true }).waitFor();
+  await page.getByText('The connection is lost').waitFor({ state: 'detached' });
+
+  await page.getByRole('link', { name: 'mpi-openmpi-cpu' }).click();
+  await page.getByRole('button', { name: 'Validate' }).waitFor();
+
+  // The session of the proxy ends.
+  await page.context().clearCookies();
+  await page.getByRole('button', { name: 'Validate' }).click();
+  await page.getByRole('heading', { name: 'Your session has ended' }).waitFor();
+  await accessible(page, 'session of a proxy that has ended');
+  await page.getByRole('button', { name: 'Sign in again' }).click();
+  await page.getByRole('navigation', { name: 'Areas' }).waitFor();
 });
 
 test('odh dashboard signs in by an address that is valid once', async (t) => {
@@ -270,6 +294,26 @@ test('a runtime is created, edited, validated and tested', async (t) => {
   await screenshot(page, 'dashboard-runtime-test');
   await page.reload();
   await page.getByText('The runtime works').waitFor();
+});
+
+test('the cluster page has nodes, namespaces, and who waits for what', async (t) => {
+  const page = await newPage(t, server);
+  const resources = { requests: { cpu: '1000' } };
+  await createJob(server, trainJob('too-large', 'sleep 1', { spec: { trainer: { ...trainJob('', 'sleep 1').spec.trainer, resourcesPerNode: resources } } }));
+  t.after(() => call(server, 'DELETE', 'trainjobs/too-large'));
+  await signIn(page, server, server.token, '/cluster');
+  const waiting = page.getByRole('grid', { name: 'Waiting jobs' });
+  // The page reads its numbers every 15 seconds.
+  await waiting.getByRole('link', { name: 'too-large' }).waitFor(slow);
+  await waiting.getByText('Insufficient cpu').first().waitFor(slow);
+  await page.getByRole('grid', { name: 'Namespaces' }).getByRole('row').filter({ hasText: namespace }).waitFor();
+  await page.getByRole('grid', { name: 'Nodes' }).getByText('Ready', { exact: true }).first().waitFor();
+  await accessible(page, 'cluster');
+  await screenshot(page, 'dashboard-cluster');
+  await page.getByLabel('Time range').selectOption('7d');
+  assert.match(page.url(), /range=7d/);
+  await waiting.getByRole('link', { name: 'too-large' }).click();
+  await page.getByRole('heading', { name: 'too-large' }).waitFor();
 });
 
 test('a user with few permissions chooses a namespace, and may not delete', async (t) => {

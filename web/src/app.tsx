@@ -14,6 +14,7 @@ import { Layout } from './shared/layout';
 import { Loading } from './shared/states';
 
 const CreatePage = lazy(() => import('./create/create-page'));
+const ClusterPage = lazy(() => import('./cluster/cluster-page'));
 const RuntimePage = lazy(() => import('./runtimes/runtime-page'));
 const NewRuntimePage = lazy(async () => ({ default: (await import('./runtimes/runtime-page')).NewRuntimePage }));
 
@@ -39,6 +40,7 @@ function Pages() {
           <Route path="/jobs" element={<JobsPage />} />
           <Route path="/jobs/:namespace/:plural/:name" element={<JobPage />} />
           <Route path="/create" element={<CreatePage />} />
+          <Route path="/cluster" element={<ClusterPage />} />
           <Route path="/runtimes" element={<RuntimesPage />} />
           <Route path="/runtimes/new" element={<NewRuntimePage />} />
           <Route path="/runtimes/cluster/:name" element={<RuntimePage />} />

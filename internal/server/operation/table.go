@@ -60,6 +60,7 @@ func restJobs() (rows []Operation) {
 // restOthers are the routes of namespaces and runtimes.
 var restOthers = []Operation{
 	{Call: "GET " + flat + "/watch/jobs", Verb: "watch", Stream: AlwaysStream},
+	{Call: "GET " + flat + "/user", Verb: "get"},
 	{Call: "GET " + flat + "/cluster", Verb: "get"},
 	{Call: "GET " + namespaced + "/quota", Verb: "get"},
 	{Call: "GET " + namespaced + "/preflight", Verb: "check"},

@@ -122,6 +122,7 @@ func logRoutes(name, one string) []*route {
 // namespaceRoutes returns the routes of namespaces.
 func namespaceRoutes() []*route {
 	return []*route{
+		{method: http.MethodGet, path: flat + "/user", id: "getUser", summary: "Get the user that the server has authenticated", success: http.StatusOK, response: user{}, handle: (*API).user},
 		{method: http.MethodGet, path: flat + "/cluster", id: "getCluster", summary: "Get the capacity of the nodes, the jobs that wait, and what the jobs of each namespace request and use", success: http.StatusOK, response: jobservice.ClusterUse{},
 			parameters: clusterParameters, handle: (*API).cluster},
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
