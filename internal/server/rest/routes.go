@@ -152,7 +152,7 @@ func runtimeRoutes() []*route {
 		{method: http.MethodPut, path: namespaced + "/trainingruntimes/{name}", id: "updateTrainingRuntime", summary: "Replace a runtime of a namespace", body: own, success: http.StatusOK, response: own,
 			parameters: runtimeParameters, errors: changeErrors, handle: (*API).updateRuntime},
 
-		{method: http.MethodPost, path: flat + "/runtimes/validate", id: "validateRuntime", summary: "Validate a runtime of either scope with the operator's default limits, and find likely mistakes", body: anyRuntime{}, success: http.StatusOK,
+		{method: http.MethodPost, path: flat + "/runtimes/validate", id: "validateRuntime", summary: "Validate a runtime of either scope with the operator's default limits, and find likely mistakes", body: anyDocument{}, success: http.StatusOK,
 			response: runtimecheck.Findings{}, errors: []int{408, 415}, handle: (*API).validateRuntime},
 		{method: http.MethodPost, path: namespaced + "/runtimetests", id: "testRuntime", summary: "Test a runtime: create a job of two workers in which every rank prints a line", kind: jobview.TrainJobs, body: jobservice.RuntimeTest{},
 			success: http.StatusCreated, response: runtimecheck.TrialReport{}, errors: changeErrors, handle: (*API).testRuntime},

@@ -105,11 +105,16 @@ func readRuntime(content []byte, kind string) (client.Object, error) {
 	return object, checkType(object, kind, v2alpha1.GroupVersion)
 }
 
-// validateRuntime checks a runtime of either scope without the cluster.
+// validateRuntime checks a runtime of either scope without the cluster. What is wrong with a
+// document is its answer; only a body that is no document at all is refused.
 func (a *API) validateRuntime(in *input) (any, error) {
 	content, err := readBody(in.Request)
 	if err != nil {
 		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(content, &fields) != nil || fields == nil {
+		return nil, apierror.Invalid("body", "is not a JSON object")
 	}
 	return runtimecheck.Document(content), nil
 }

@@ -23,9 +23,9 @@ type (
 	submission struct{ kind *jobview.Kind }
 	// anyJob is a job of either kind.
 	anyJob struct{}
-	// runtimeBody is a runtime of a kind, anyRuntime one of either kind.
+	// runtimeBody is a runtime of a kind, anyDocument an object that may not be one.
 	runtimeBody struct{ kind string }
-	anyRuntime  struct{}
+	anyDocument struct{}
 	plainText   struct{}
 	eventStream struct{}
 )
