@@ -37,7 +37,7 @@ type lister struct {
 	state         string
 	watch         bool
 	pageSize      int64
-	models        *models
+	models        *jobview.RuntimeCache
 	client        client.WithWatch
 	matching      labels.Selector
 	wide          bool
@@ -105,7 +105,7 @@ func (l *lister) complete(command *cobra.Command) (err error) {
 		}
 	}
 	l.client, err = l.environment.client()
-	l.models = newModels(l.client)
+	l.models = jobview.NewRuntimeCache(l.client)
 	return err
 }
 
@@ -327,7 +327,7 @@ func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1
 		}
 		cells = append(cells, j.State(), j.Workers(), progressCell(j), runTime(j, now), age(now, j.GetCreationTimestamp().Time))
 		if l.wide {
-			cells = append(cells, l.models.details(ctx, j)...)
+			cells = append(cells, details(ctx, l.models, j)...)
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: j.Object}})
 	}

@@ -12,12 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/accounting"
-	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
@@ -166,7 +163,7 @@ func (r *report) run(ctx context.Context) error {
 		return err
 	}
 	var jobs []accounting.Job
-	models := newModels(r.lister.client)
+	models := jobview.NewRuntimeCache(r.lister.client)
 	for _, j := range views {
 		if j.OfMPIOperator {
 			continue // Its status has no times.
@@ -179,7 +176,7 @@ func (r *report) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		jobs = append(jobs, r.accountOf(j, model))
+		jobs = append(jobs, j.Account(model, r.clock.Now()))
 	}
 	if r.withoutRuntime > 0 {
 		r.say("Warning: %s not included, because the runtime was deleted and the requests are unknown", areJobs(r.withoutRuntime))
@@ -193,19 +190,4 @@ func areJobs(number int) string {
 		return "1 job is"
 	}
 	return fmt.Sprintf("%d jobs are", number)
-}
-
-// accountOf is what the report needs of a job.
-func (r *report) accountOf(j *view, model *job.Job) accounting.Job {
-	requests := model.TotalRequests()
-	account := accounting.Job{
-		Group:  accounting.Group{Namespace: j.GetNamespace(), User: j.GetAnnotations()[training.AnnotationCreatedBy], Queue: j.GetLabels()[training.LabelQueue]},
-		Failed: j.Phase == training.PhaseFailed,
-		GPUs:   job.GPUs(requests).AsApproximateFloat64(), CPUs: requests.Name(corev1.ResourceCPU, "").AsApproximateFloat64(),
-		Periods: periodsOf(j, r.clock.Now()),
-	}
-	if !j.Finished() && !j.Queued && (j.Suspend || j.Suspended) {
-		account.Periods = nil
-	}
-	return account
 }

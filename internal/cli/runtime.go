@@ -19,6 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/runtimecheck"
 )
 
 // newRuntimeCommand is `odh runtime`.
@@ -122,7 +123,7 @@ func (e *environment) runtimeTable(runtimes []runtimeObject) *metav1.Table {
 		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: rt.Object}, Cells: []any{
 			rt.GetName(), scope, orDash(string(rt.spec.MLPolicy.MPIImplementation)), fmt.Sprint(model.Worker.Replicas), fmt.Sprint(model.Slots), job.GPUs(requests).String(),
 			age(e.clock.Now(), rt.GetCreationTimestamp().Time),
-			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(imageOf(rt.spec)),
+			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(runtimecheck.ImageOf(rt.spec)),
 		}})
 	}
 	return table

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/kube/runtimecheck"
 )
 
 // trial is `odh runtime test`: a job of two workers in which every rank prints a line.
@@ -30,23 +31,12 @@ type trial struct {
 	// log returns the output of the launcher.
 	log func(ctx context.Context, pod string) (string, error)
 
-	kind, image, cpu, memory, output string
-	timeout                          time.Duration
-	keep                             bool
+	kind, output string
+	runtimecheck.Trial
 }
 
-const (
-	trialWorkers = 2
-	// cleanupTimeout is how long the deletion of the job may take.
-	cleanupTimeout = 45 * time.Second
-	// answerPrefix is the start of the line that each rank prints.
-	answerPrefix = "odh-runtime-test rank "
-)
-
-// trialScript needs only a shell in the image, and runs as any user. The variables are
-// those of Open MPI, Hydra and PMIx. It sleeps because Open MPI 5 may hang if processes
-// exit at once.
-const trialScript = `echo "` + answerPrefix + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
+// cleanupTimeout is how long the deletion of the job may take.
+const cleanupTimeout = 45 * time.Second
 
 func newRuntimeTestCommand(env *environment) *cobra.Command {
 	command, _ := newTrialCommand(env)
@@ -71,11 +61,11 @@ The exit code is 0 if the runtime works, 1 if it does not, 7 if the test timed o
 	}
 	flags := command.Flags()
 	flags.StringVar(&t.kind, "kind", "", "Kind of the runtime: TrainingRuntime or ClusterTrainingRuntime (default TrainingRuntime, else ClusterTrainingRuntime)")
-	flags.StringVar(&t.image, "image", "", "Image of the launcher and the workers (default from the runtime)")
-	flags.StringVar(&t.cpu, "cpu", "", "CPUs per pod (default from the runtime)")
-	flags.StringVar(&t.memory, "memory", "", "Memory per pod (default from the runtime)")
-	flags.DurationVar(&t.timeout, "timeout", 2*time.Minute, "Maximum duration of the test")
-	flags.BoolVar(&t.keep, "keep", false, "Keep the job after the test")
+	flags.StringVar(&t.Image, "image", "", "Image of the launcher and the workers (default from the runtime)")
+	flags.StringVar(&t.CPU, "cpu", "", "CPUs per pod (default from the runtime)")
+	flags.StringVar(&t.Memory, "memory", "", "Memory per pod (default from the runtime)")
+	flags.DurationVar(&t.Timeout, "timeout", 2*time.Minute, "Maximum duration of the test")
+	flags.BoolVar(&t.Keep, "keep", false, "Keep the job after the test")
 	flags.StringVarP(&t.output, "output", "o", "", "Output format: json or yaml")
 	return command, t
 }
@@ -87,10 +77,8 @@ func (t *trial) prepare(command *cobra.Command, name string) (err error) {
 	if kind := t.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
 		return usageFailure(command, fmt.Sprintf("--kind must be %s or %s, not %q", v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster, kind))
 	}
-	for _, quantity := range []string{t.cpu, t.memory} {
-		if _, err := job.ParseQuantity(quantity); quantity != "" && err != nil {
-			return usageFailure(command, fmt.Sprintf("%q is not a valid quantity: %v", quantity, err))
-		}
+	if err := t.Validate(); err != nil {
+		return usageFailure(command, err.Error())
 	}
 	if t.namespace, err = t.environment.namespace(); err != nil {
 		return err
@@ -101,10 +89,8 @@ func (t *trial) prepare(command *cobra.Command, name string) (err error) {
 	if t.runtime, err = t.runtimeNamed(command.Context(), t.api, t.namespace, name, t.kind); err != nil {
 		return err
 	}
-	if t.image == "" {
-		t.image = imageOf(t.runtime.spec)
-	}
-	if t.image == "" {
+	t.Runtime = v2alpha1.RuntimeRef{Kind: t.runtime.kind, Name: name}
+	if t.Image = cmp.Or(t.Image, runtimecheck.ImageOf(t.runtime.spec)); t.Image == "" {
 		return usageFailure(command, fmt.Sprintf("runtime %q has no image: set one with --image IMAGE", name))
 	}
 	if t.log == nil {
@@ -113,57 +99,23 @@ func (t *trial) prepare(command *cobra.Command, name string) (err error) {
 	return t.run(command.Context())
 }
 
-// imageOf returns the image of a runtime's workers.
-func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
-	for _, replicated := range spec.Template.Spec.ReplicatedJobs {
-		if containers := replicated.Template.Spec.Containers; replicated.Name == v2alpha1.ReplicatedJobWorker && len(containers) > 0 {
-			return containers[0].Image
-		}
-	}
-	return ""
-}
-
-// trainJob returns the test job. Its deadline and TTL delete it even if this process is
-// killed.
-func (t *trial) trainJob() *v2alpha1.TrainJob {
-	trainJob := &v2alpha1.TrainJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "runtime-test-"},
-		Spec: v2alpha1.TrainJobSpec{
-			RuntimeRef: v2alpha1.RuntimeRef{Kind: t.runtime.kind, Name: t.runtime.GetName()},
-			Trainer:    v2alpha1.Trainer{Image: t.image, NumNodes: new(int32(trialWorkers)), Command: []string{"sh", "-c", trialScript}},
-		},
-	}
-	if !t.keep {
-		trainJob.Spec.ActiveDeadlineSeconds = new(int64(t.timeout/time.Second) + 60)
-		trainJob.Spec.TTLSecondsAfterFinished = new(int32(600))
-	}
-	requests := corev1.ResourceList{}
-	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: t.cpu, corev1.ResourceMemory: t.memory} {
-		if quantity != "" {
-			requests[name] = resource.MustParse(quantity)
-		}
-	}
-	if len(requests) > 0 {
-		trainJob.Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests}
-		trainJob.Spec.Launcher = &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: requests.DeepCopy()}}
-	}
-	return trainJob
-}
-
 func (t *trial) run(ctx context.Context) error {
-	trainJob := t.trainJob()
+	trainJob, err := t.Job(t.namespace, t.runtime.spec)
+	if err != nil {
+		return err
+	}
 	if err := t.create(ctx, trainJob); err != nil {
 		return err
 	}
-	if !t.keep {
+	if !t.Keep {
 		defer t.cleanUp(ctx, trainJob)
 	}
 	ranks := int(job.FromTrainJob(trainJob, t.runtime.spec, job.Defaults{}).WorldSize())
-	limited, stop := context.WithTimeout(ctx, t.timeout)
+	limited, stop := context.WithTimeout(ctx, t.Timeout)
 	defer stop()
 	progress := &trialProgress{trial: t, ranks: ranks, name: trainJob.Name}
 	progress.begin()
-	err := followJob(limited, trainJobs, t.api, t.namespace, trainJob.Name, func(j *view) (bool, error) {
+	err = followJob(limited, trainJobs, t.api, t.namespace, trainJob.Name, func(j *view) (bool, error) {
 		return j.Finished(), progress.see(limited, j)
 	})
 	if ctx.Err() != nil {
@@ -222,12 +174,9 @@ func (t *trial) podLog(ctx context.Context, pod string) (string, error) {
 
 // ranksIn counts the ranks that have printed their line.
 func ranksIn(log string) int {
-	ranks := map[string]bool{}
+	answers := runtimecheck.Answers{}
 	for line := range strings.Lines(log) {
-		if _, rest, found := strings.Cut(line, answerPrefix); found {
-			rank, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-			ranks[rank] = true
-		}
+		answers.Read(line)
 	}
-	return len(ranks)
+	return len(answers)
 }

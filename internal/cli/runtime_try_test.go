@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,70 +20,9 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/runtimecheck"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
-
-func TestTrialSteps(t *testing.T) {
-	started := func(role string, seconds int) corev1.Pod {
-		pod := *podOf(training.JobTypeTrainJob, "try", role, role, "node-1", 0)
-		if seconds > 0 {
-			pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: ago(seconds)}
-		}
-		return pod
-	}
-	ended := started(training.RoleLauncher, 0)
-	ended.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{StartedAt: ago(580)}
-	type steps = []training.TimelineEntry
-	placed := timeline(training.StepSubmitted, 600, training.StepScheduled, 598)
-	reached := timeline(training.StepSubmitted, 600, training.StepScheduled, 598, training.StepPodsReady, 590, training.StepWorkersReached, 588)
-	whole := append(reached, timeline(training.StepFirstRankUp, 587, training.StepFinished, 586)...)
-	for name, test := range map[string]struct {
-		timeline steps
-		phase    training.Phase
-		pods     []corev1.Pod
-		answered int
-		over     bool
-		want     string
-	}{
-		"just submitted":            {want: "ok 0s, not reached, not reached, not reached, not reached, not reached"},
-		"placed":                    {timeline: placed, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
-		"some pods have started":    {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585), started(training.RoleWorker, 0)}, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
-		"all pods have started":     {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585), started(training.RoleWorker, 590)}, want: "ok 0s, ok 2s, ok 20s, not reached, not reached, not reached"},
-		"a pod is missing":          {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585)}, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
-		"workers were reached":      {timeline: reached, want: "ok 0s, ok 2s, ok 10s, ok 12s, not reached, not reached"},
-		"it ended before the login": {timeline: placed, phase: training.PhaseFailed, over: true, want: "ok 0s, ok 2s, fail, not reached, not reached, not reached"},
-		"it did not start MPI":      {timeline: reached, phase: training.PhaseFailed, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, fail, not reached"},
-		"every rank answered":       {timeline: whole, phase: training.PhaseSucceeded, answered: 8, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, ok 13s, ok 14s"},
-		"a rank did not answer":     {timeline: whole, phase: training.PhaseSucceeded, answered: 7, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, ok 13s, fail"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := trainJobNamed("try")
-			job.Status.Timeline, job.Status.Phase = test.timeline, test.phase
-			state := trialState{job: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
-			var got []string
-			for _, step := range state.steps(test.over) {
-				got = append(got, strings.TrimSpace(step.Result+" "+step.After))
-				if step.Result == stepFailed && test.phase == training.PhaseSucceeded && !strings.Contains(step.Message, "not every rank printed its line") {
-					t.Errorf("the message is %q", step.Message)
-				}
-			}
-			if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestRanksIn(t *testing.T) {
-	log := "warning: something\n" + answerPrefix + "0 of worker 0\n[1,1]<stdout>: " + answerPrefix + "1 of worker 0\r\n" + answerPrefix + "1 of worker 1\nbye\n"
-	if got := ranksIn(log); got != 2 {
-		t.Errorf("%d ranks have answered", got)
-	}
-	if got := ranksIn(""); got != 0 {
-		t.Errorf("%d ranks have answered nothing", got)
-	}
-}
 
 // becomes is a cluster that sets this status on every created job.
 func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.WithWatch {
@@ -139,7 +76,7 @@ func TestTrial(t *testing.T) {
 			trial.log = func(_ context.Context, pod string) (string, error) {
 				text := ""
 				for rank := range test.ranks {
-					text += fmt.Sprintf("%s%d of worker 0\n", answerPrefix, rank)
+					text += fmt.Sprintf("%s%d of worker 0\n", runtimecheck.AnswerPrefix, rank)
 				}
 				return text, test.logErr
 			}
@@ -195,19 +132,5 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	var left v2alpha1.TrainJobList
 	if err := plain.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
 		t.Errorf("%d jobs are left, %v", len(left.Items), err)
-	}
-}
-
-// The job of a test.
-func TestTrialJob(t *testing.T) {
-	env := newEnvironment(genericiooptions.IOStreams{})
-	runtime := &runtimeObject{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
-	trainJob := (&trial{environment: env, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
-	if trainJob.Spec.Trainer.ResourcesPerNode != nil || *trainJob.Spec.Trainer.NumNodes != 2 || *trainJob.Spec.ActiveDeadlineSeconds != 180 || *trainJob.Spec.TTLSecondsAfterFinished != 600 || trainJob.Namespace != "team" {
-		t.Errorf("%+v", trainJob.Spec)
-	}
-	small := (&trial{environment: env, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
-	if cpu := small.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU]; cpu.String() != "50m" || small.Spec.TTLSecondsAfterFinished != nil || small.Spec.ActiveDeadlineSeconds != nil || small.Spec.Launcher == nil {
-		t.Errorf("%+v", small.Spec)
 	}
 }

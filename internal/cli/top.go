@@ -166,7 +166,7 @@ func (t *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
 	if err != nil {
 		return nil, err
 	}
-	models := newModels(t.lister.client)
+	models := jobview.NewRuntimeCache(t.lister.client)
 	usages := make([]jobUsage, 0, len(jobs))
 	for _, j := range jobs {
 		model, err := j.Model(ctx, models)

@@ -45,21 +45,12 @@ func (u *jobUsage) queuedGPUSeconds() float64 {
 
 // usageOf returns the usage of one job. made is nil if its runtime was deleted.
 func usageOf(j *view, model *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
-	periods := periodsOf(j, now)
+	periods := j.Periods(now)
 	usage := jobUsage{job: j, used: used, waited: periods[accounting.Waiting].Length(), held: periods[accounting.Idle].Length()}
 	if model != nil {
 		usage.requests = model.TotalRequests()
 	}
 	return usage
-}
-
-// periodsOf returns for how long a job waited, was idle and ran, until now.
-func periodsOf(j *view, now time.Time) accounting.Periods {
-	var finished time.Time
-	if j.CompletionTime != nil {
-		finished = j.CompletionTime.Time
-	}
-	return accounting.Of(j.Timeline, j.Submitted.Time, finished, now)
 }
 
 // totalOf returns the total of jobs. Requests and usage do not include finished jobs;

@@ -391,6 +391,9 @@ stateful.enabled = false
 [[operations]]
 include-method = "POST"
 phases.coverage.enabled = false
+[[operations]]
+include-method = "PUT"
+phases.coverage.enabled = false
 `
 
 // pythonTools are programs of PyPI in a folder of their own, kept between runs.

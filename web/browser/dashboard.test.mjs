@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { accessible, call, closeBrowser, createJob, namespace, newPage, restartServer, rowOf, screenshot, signIn, slow, startDashboard, startServer, trainJob } from './setup.mjs';
+import { accessible, call, closeBrowser, createJob, namespace, newPage, replaceText, restartServer, rowOf, screenshot, signIn, slow, smallRuntime, startDashboard, startProxy, startServer, trainJob } from './setup.mjs';
 
 let server;
 before(async () => {
@@ -34,6 +34,30 @@ test('without the wish to stay signed in, the token is only in memory', async (t
   assert.ok(!stored.includes(server.token), stored);
   await page.reload();
   await page.getByLabel('Token').waitFor();
+});
+
+test('a proxy in front of the server signs in; no token is asked for', async (t) => {
+  const proxy = await startProxy(server, server.token);
+  t.after(proxy.stop);
+  const page = await newPage(t, proxy);
+  await page.goto(proxy.url);
+  await page.getByRole('heading', { name: 'Training jobs' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0);
+  assert.equal(await page.evaluate(() => JSON.stringify({ ...sessionStorage, ...localStorage })), '{}');
+  await page.getByRole('link', { name: 'Runtimes' }).click();
+  await page.getByRole('gridcell', { name: 'mpi-openmpi-cpu', exact: true }).waitFor();
+  await page.getByText('The connection is lost').waitFor({ state: 'detached' });
+
+  await page.getByRole('link', { name: 'mpi-openmpi-cpu' }).click();
+  await page.getByRole('button', { name: 'Validate' }).waitFor();
+
+  // The session of the proxy ends.
+  await page.context().clearCookies();
+  await page.getByRole('button', { name: 'Validate' }).click();
+  await page.getByRole('heading', { name: 'Your session has ended' }).waitFor();
+  await accessible(page, 'session of a proxy that has ended');
+  await page.getByRole('button', { name: 'Sign in again' }).click();
+  await page.getByRole('navigation', { name: 'Areas' }).waitFor();
 });
 
 test('odh dashboard signs in by an address that is valid once', async (t) => {
@@ -220,12 +244,76 @@ test('a failed job shows its cause; texts of a job are never HTML', async (t) =>
   await page.getByRole('heading', { name: /^attack-retry-/ }).waitFor(slow);
 });
 
-test('runtimes are listed', async (t) => {
+test('a runtime is created, edited, validated and tested', async (t) => {
   const page = await newPage(t, server);
   await signIn(page, server, server.token, '/runtimes');
   await page.getByRole('gridcell', { name: 'mpi-openmpi-cpu', exact: true }).waitFor();
   await accessible(page, 'runtimes');
   await screenshot(page, 'dashboard-runtimes');
+
+  // A runtime of the namespace, from the example, with a mistake first.
+  await page.goto(`${server.url}/runtimes/new?namespace=${namespace}`);
+  const editor = page.locator('.cm-content');
+  await editor.click();
+  await page.keyboard.press('Control+End');
+  await page.keyboard.type('slots: 2');
+  await page.getByRole('button', { name: 'Validate' }).click();
+  await page.getByText('The runtime is not valid').waitFor();
+  await page.getByText('unknown field').waitFor();
+  await accessible(page, 'runtime with an error');
+  await page.keyboard.press('Control+Home');
+  const runtime = { apiVersion: 'kubeflow.org/v2alpha1', kind: 'TrainingRuntime', metadata: { name: 'mine', namespace }, spec: smallRuntime };
+  await replaceText(page, JSON.stringify(runtime, null, 2));
+  await page.getByRole('button', { name: 'Validate' }).click();
+  await page.getByText('The runtime is valid').waitFor();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
+  await page.getByRole('heading', { name: 'mine' }).waitFor();
+
+  await replaceText(page, JSON.stringify({ ...runtime, metadata: { ...runtime.metadata, labels: { edited: 'yes' } } }, null, 2));
+  // Somebody else changes it meanwhile.
+  const read = await call(server, 'GET', 'trainingruntimes/mine');
+  await call(server, 'PUT', 'trainingruntimes/mine', { ...read, metadata: { ...read.metadata, annotations: { note: attack } } });
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('the object has been modified').waitFor();
+  await page.reload();
+  await page.getByText('onerror').waitFor();
+  await replaceText(page, JSON.stringify({ ...runtime, metadata: { ...runtime.metadata, labels: { edited: 'yes' } } }, null, 2));
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('The runtime is saved').waitFor();
+  assert.deepEqual((await call(server, 'GET', 'trainingruntimes/mine')).metadata.labels, { edited: 'yes' });
+  await accessible(page, 'runtime');
+
+  await page.getByRole('tab', { name: 'Test' }).click();
+  await page.getByLabel('Container image').fill(process.env.IMAGE);
+  await accessible(page, 'test of a runtime');
+  await page.getByRole('button', { name: 'Test runtime' }).click();
+  await page.getByText('Job accepted').waitFor();
+  await page.getByText('The runtime works').waitFor(slow);
+  await page.getByText('Every rank answered (2/2)').waitFor();
+  await accessible(page, 'runtime that works');
+  await screenshot(page, 'dashboard-runtime-test');
+  await page.reload();
+  await page.getByText('The runtime works').waitFor();
+});
+
+test('the cluster page has nodes, namespaces, and who waits for what', async (t) => {
+  const page = await newPage(t, server);
+  const resources = { requests: { cpu: '1000' } };
+  await createJob(server, trainJob('too-large', 'sleep 1', { spec: { trainer: { ...trainJob('', 'sleep 1').spec.trainer, resourcesPerNode: resources } } }));
+  t.after(() => call(server, 'DELETE', 'trainjobs/too-large'));
+  await signIn(page, server, server.token, '/cluster');
+  const waiting = page.getByRole('grid', { name: 'Waiting jobs' });
+  // The page reads its numbers every 15 seconds.
+  await waiting.getByRole('link', { name: 'too-large' }).waitFor(slow);
+  await waiting.getByText('Insufficient cpu').first().waitFor(slow);
+  await page.getByRole('grid', { name: 'Namespaces' }).getByRole('row').filter({ hasText: namespace }).waitFor();
+  await page.getByRole('grid', { name: 'Nodes' }).getByText('Ready', { exact: true }).first().waitFor();
+  await accessible(page, 'cluster');
+  await screenshot(page, 'dashboard-cluster');
+  await page.getByLabel('Time range').selectOption('7d');
+  assert.match(page.url(), /range=7d/);
+  await waiting.getByRole('link', { name: 'too-large' }).click();
+  await page.getByRole('heading', { name: 'too-large' }).waitFor();
 });
 
 test('a user with few permissions chooses a namespace, and may not delete', async (t) => {

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { createServer, request as forward } from 'node:http';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
@@ -69,6 +70,35 @@ export async function restartServer(address) {
 export async function startDashboard() {
   const { process: started, found } = await start(['dashboard', '--no-browser'], /(http:\S+#\S+)\n/);
   return { url: found[1], stop: () => stop(started) };
+}
+
+/**
+ * startProxy is a reverse proxy that does what oauth2-proxy documents for --pass-authorization-header
+ * and --api-route: it signs the user in with a cookie, and sends the user's token to the server.
+ */
+export async function startProxy(server, token) {
+  const cookie = '_oauth2_proxy=signed-in';
+  const proxy = createServer((request, response) => {
+    if (request.url.startsWith('/oauth2/start')) return response.writeHead(302, { 'Set-Cookie': `${cookie}; HttpOnly; Path=/`, Location: '/' }).end();
+    if (!request.headers.cookie?.includes(cookie)) {
+      if (request.url.startsWith('/api/')) return response.writeHead(401, { 'Content-Type': 'application/json' }).end('{}');
+      return response.writeHead(302, { Location: '/oauth2/start' }).end();
+    }
+    const headers = { ...request.headers, authorization: `Bearer ${token}` };
+    const forwarded = forward(server.url + request.url, { method: request.method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    forwarded.on('error', () => response.destroy());
+    response.on('close', () => forwarded.destroy());
+    return request.pipe(forwarded);
+  });
+  await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const close = () => {
+    proxy.closeAllConnections();
+    proxy.close();
+  };
+  return { url: `http://127.0.0.1:${proxy.address().port}`, stop: close };
 }
 
 function stop(started) {
@@ -193,6 +223,24 @@ export function trainJob(name, script, more = {}) {
       ...more.spec,
     },
   };
+}
+
+/** smallRuntime is the spec of a runtime for small jobs, with one slot a worker. */
+const smallPod = (name, command) => ({ name, template: { spec: { containers: [{ name, command, resources: { requests: { cpu: '20m', memory: '32Mi' } } }] } } });
+export const smallRuntime = {
+  mlPolicy: { numNodes: 2, slotsPerWorker: 1, mpiImplementation: 'OpenMPI' },
+  template: { spec: { replicatedJobs: [smallPod('launcher', ['mpirun', '--bind-to', 'none', '--map-by', 'slot']), smallPod('worker')] } },
+};
+
+/** replaceText pastes another document into the editor of a page: it would close brackets that are typed. */
+export async function replaceText(page, text) {
+  await page.locator('.cm-content').click();
+  await page.keyboard.press('Control+A');
+  await page.locator('.cm-content').evaluate((editor, pasted) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData('text/plain', pasted);
+    editor.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+  }, text);
 }
 
 export const createJob = (server, job) => call(server, 'POST', 'trainjobs', job);

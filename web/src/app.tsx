@@ -14,6 +14,9 @@ import { Layout } from './shared/layout';
 import { Loading } from './shared/states';
 
 const CreatePage = lazy(() => import('./create/create-page'));
+const ClusterPage = lazy(() => import('./cluster/cluster-page'));
+const RuntimePage = lazy(() => import('./runtimes/runtime-page'));
+const NewRuntimePage = lazy(async () => ({ default: (await import('./runtimes/runtime-page')).NewRuntimePage }));
 
 /** App has all pages; it knows nothing about the page that it is in. */
 export function App() {
@@ -37,7 +40,11 @@ function Pages() {
           <Route path="/jobs" element={<JobsPage />} />
           <Route path="/jobs/:namespace/:plural/:name" element={<JobPage />} />
           <Route path="/create" element={<CreatePage />} />
+          <Route path="/cluster" element={<ClusterPage />} />
           <Route path="/runtimes" element={<RuntimesPage />} />
+          <Route path="/runtimes/new" element={<NewRuntimePage />} />
+          <Route path="/runtimes/cluster/:name" element={<RuntimePage />} />
+          <Route path="/runtimes/namespaces/:namespace/:name" element={<RuntimePage />} />
           <Route path="*" element={<Navigate to="/jobs" replace />} />
         </Routes>
       </Suspense>

@@ -35,6 +35,8 @@ import (
 // scripted is a fake service that records its calls and returns prepared results. The real
 // service is tested with a real API server; this one is for errors and streams.
 type scripted struct {
+	// Interface has the calls of REST only.
+	jobservice.Interface
 	asked []string
 	// err is returned by all calls, if it is set; streams end with endOfStream.
 	err, endOfStream error

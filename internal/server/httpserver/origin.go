@@ -39,7 +39,7 @@ func (s *Server) allowOrigin(header http.Header, request *http.Request) bool {
 	}
 	header.Set("Access-Control-Allow-Origin", origin)
 	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
-	header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	header.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
 	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
 	header.Set("Access-Control-Max-Age", "600")
 	return true

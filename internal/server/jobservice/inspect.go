@@ -4,17 +4,12 @@ package jobservice
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/engine/config"
-	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
@@ -157,74 +152,4 @@ func (s *Service) active(ctx context.Context, kind *jobview.Kind, namespace stri
 		count += counts * page.Total
 	}
 	return count, nil
-}
-
-// Runtimes lists the runtimes of the cluster and of a namespace.
-func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
-	if err := budget.Take(ctx, pageWeight); err != nil {
-		return nil, err
-	}
-	from := auth.CallerFrom(ctx).Client
-	runtimes := []Runtime{}
-	// Only the summary of each runtime is kept.
-	keep := func(runtime Runtime) {
-		runtime.Object = nil
-		runtimes = append(runtimes, runtime)
-	}
-	if !query.OnlyOwn {
-		err := listPages(ctx, from, func() *v2alpha1.ClusterTrainingRuntimeList { return &v2alpha1.ClusterTrainingRuntimeList{} }, nil, func(page *v2alpha1.ClusterTrainingRuntimeList) {
-			for i := range page.Items {
-				keep(runtimeOf(v2alpha1.RuntimeKindCluster, &page.Items[i], &page.Items[i].Spec))
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	if query.Namespace != "" {
-		own := []client.ListOption{client.InNamespace(query.Namespace)}
-		err := listPages(ctx, from, func() *v2alpha1.TrainingRuntimeList { return &v2alpha1.TrainingRuntimeList{} }, own, func(page *v2alpha1.TrainingRuntimeList) {
-			for i := range page.Items {
-				keep(runtimeOf(v2alpha1.RuntimeKindNamespaced, &page.Items[i], &page.Items[i].Spec))
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(runtimes, func(runtime Runtime) bool {
-		return query.Framework != "" && !strings.EqualFold(query.Framework, runtime.Framework)
-	}), nil
-}
-
-// Runtime returns a runtime of a namespace or, without one, of the cluster.
-func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
-	ref := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindNamespaced, Name: name}
-	if namespace == "" {
-		ref.Kind = v2alpha1.RuntimeKindCluster
-	}
-	key, object, spec := jobview.RuntimeToRead(namespace, ref)
-	if err := auth.CallerFrom(ctx).Client.Get(ctx, key, object); err != nil {
-		return nil, err
-	}
-	return new(runtimeOf(ref.Kind, object, spec)), nil
-}
-
-// frameworkOf returns the framework of a runtime; a runtime without an MPI implementation
-// cannot run jobs.
-func frameworkOf(spec *v2alpha1.TrainingRuntimeSpec) string {
-	if spec.MLPolicy.MPIImplementation == "" {
-		return ""
-	}
-	return "MPI"
-}
-
-func runtimeOf(kind v2alpha1.RuntimeKind, object client.Object, spec *v2alpha1.TrainingRuntimeSpec) Runtime {
-	object.SetManagedFields(nil)
-	object.GetObjectKind().SetGroupVersionKind(v2alpha1.GroupVersion.WithKind(string(kind)))
-	j := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
-	return Runtime{
-		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkOf(spec),
-		MPIImplementation: string(j.MPI), NumNodes: j.Worker.Replicas, Object: object,
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
+	"github.com/trireme-mpi/trireme/internal/kube/runtimecheck"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
@@ -59,9 +60,18 @@ type Interface interface {
 	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.PreflightReport, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
+	// Cluster returns how the cluster is used.
+	Cluster(ctx context.Context, namespace string, window time.Duration) (*ClusterUse, error)
+
 	Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error)
 	// Runtime returns a runtime of a namespace or, without one, of the cluster.
 	Runtime(ctx context.Context, namespace, name string) (*Runtime, error)
+	CreateRuntime(ctx context.Context, submitted SubmittedRuntime, dryRun bool) (*Runtime, error)
+	UpdateRuntime(ctx context.Context, submitted SubmittedRuntime, dryRun bool) (*Runtime, error)
+
+	// TestRuntime starts the test of a runtime, RuntimeTestReport follows it.
+	TestRuntime(ctx context.Context, namespace string, test RuntimeTest) (*runtimecheck.TrialReport, error)
+	RuntimeTestReport(ctx context.Context, namespace, name string) (*runtimecheck.TrialReport, error)
 }
 
 // Options are the dependencies of the service.

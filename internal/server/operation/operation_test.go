@@ -68,6 +68,7 @@ func TestRecord(t *testing.T) {
 		"POST /api/v1/namespaces/{namespace}/mpijobs":                  {Verb: "create", Kind: "MPIJob"},
 		"POST /api/v1/namespaces/{namespace}/trainjobs/{name}/suspend": {Verb: "patch", Kind: "TrainJob"},
 		"POST /api/v1/namespaces/{namespace}/preflight":                {},
+		"PUT /api/v1/clustertrainingruntimes/{name}":                   {Verb: "update", Kind: "ClusterTrainingRuntime"},
 		"GET /api/v1/mpijobs":                                          {},
 		"/training.TrainJobService/DeleteTrainJob":                     {Verb: "delete", Kind: "TrainJob"},
 		"/training.JobService/Restart":                                 {Verb: "create"},
@@ -92,7 +93,7 @@ func TestRowsAreComplete(t *testing.T) {
 			}
 			kinds[path] = row.Kind
 		}
-		isWrite := row.Verb == "create" || row.Verb == "patch" || row.Verb == "delete"
+		isWrite := row.Verb == "create" || row.Verb == "update" || row.Verb == "patch" || row.Verb == "delete"
 		if row.Verb == "" || isWrite != (row.Audit == AuditChange) {
 			t.Errorf("%s has verb %q and audit class %d", row.Call, row.Verb, row.Audit)
 		}

@@ -60,6 +60,8 @@ func restJobs() (rows []Operation) {
 // restOthers are the routes of namespaces and runtimes.
 var restOthers = []Operation{
 	{Call: "GET " + flat + "/watch/jobs", Verb: "watch", Stream: AlwaysStream},
+	{Call: "GET " + flat + "/user", Verb: "get"},
+	{Call: "GET " + flat + "/cluster", Verb: "get"},
 	{Call: "GET " + namespaced + "/quota", Verb: "get"},
 	{Call: "GET " + namespaced + "/preflight", Verb: "check"},
 	{Call: "POST " + namespaced + "/preflight", Verb: "check"},
@@ -68,6 +70,13 @@ var restOthers = []Operation{
 	{Call: "GET " + namespaced + "/clustertrainingruntimes", Verb: "list", Kind: "ClusterTrainingRuntime"},
 	{Call: "GET " + namespaced + "/trainingruntimes", Verb: "list", Kind: "TrainingRuntime"},
 	{Call: "GET " + namespaced + "/trainingruntimes/{name}", Verb: "get", Kind: "TrainingRuntime"},
+	{Call: "POST " + flat + "/clustertrainingruntimes", Verb: "create", Kind: "ClusterTrainingRuntime", Audit: AuditChange},
+	{Call: "PUT " + flat + "/clustertrainingruntimes/{name}", Verb: "update", Kind: "ClusterTrainingRuntime", Audit: AuditChange},
+	{Call: "POST " + namespaced + "/trainingruntimes", Verb: "create", Kind: "TrainingRuntime", Audit: AuditChange},
+	{Call: "PUT " + namespaced + "/trainingruntimes/{name}", Verb: "update", Kind: "TrainingRuntime", Audit: AuditChange},
+	{Call: "POST " + flat + "/runtimes/validate", Verb: "check"},
+	{Call: "POST " + namespaced + "/runtimetests", Verb: "create", Kind: "TrainJob", Audit: AuditChange},
+	{Call: "GET " + namespaced + "/runtimetests/{name}", Verb: "get", Kind: "TrainJob"},
 }
 
 // grpcMethods are the methods of all gRPC services. JobService takes jobs of both kinds:

@@ -110,7 +110,7 @@ func (a *API) notFound(writer http.ResponseWriter, request *http.Request) {
 
 // allowedMethods returns the methods that a path has.
 func allowedMethods(request *http.Request, mux *http.ServeMux) (allowed []string) {
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		other := request.Clone(request.Context())
 		other.Method = method
 		if _, pattern := mux.Handler(other); pattern != "" {

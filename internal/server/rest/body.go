@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -86,17 +87,27 @@ func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 		return nil, apierror.Invalid("body", "is not a valid %s: %v", kind.Kind, err)
 	}
 	if len(unknown) > 0 {
-		apiErr := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command))
-		for _, fault := range unknown {
-			apiErr.Details = append(apiErr.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
-		}
-		return nil, apiErr
+		return nil, unknownFields(string(kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command), unknown)
 	}
+	return object, checkType(object, kind.GVK.Kind, kind.GVK.GroupVersion())
+}
+
+// unknownFields is the error for a body with unknown or duplicate fields.
+func unknownFields(kind, suggestion string, unknown []error) error {
+	apiErr := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind), suggestion)
+	for _, fault := range unknown {
+		apiErr.Details = append(apiErr.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
+	}
+	return apiErr
+}
+
+// checkType refuses an object that says that it has another kind. It may say nothing.
+func checkType(object client.Object, kind string, version k8sschema.GroupVersion) error {
 	gvk := object.GetObjectKind().GroupVersionKind()
-	if (gvk.Kind != "" && gvk.Kind != kind.GVK.Kind) || (gvk.Version != "" && gvk.GroupVersion() != kind.GVK.GroupVersion()) {
-		return nil, apierror.Invalid("kind", "is %s of %s, but must be %s of %s", gvk.Kind, gvk.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
+	if (gvk.Kind != "" && gvk.Kind != kind) || (gvk.Version != "" && gvk.GroupVersion() != version) {
+		return apierror.Invalid("kind", "is %s of %s, but must be %s of %s", gvk.Kind, gvk.GroupVersion(), kind, version)
 	}
-	return object, nil
+	return nil
 }
 
 // fieldOf returns the field in a message of the Kubernetes JSON decoder, such as: unknown

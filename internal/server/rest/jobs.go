@@ -207,6 +207,10 @@ func (a *API) quota(in *input) (any, error) {
 	return a.service.Quota(in.context(), in.namespace())
 }
 
+func (a *API) cluster(in *input) (any, error) {
+	return a.service.Cluster(in.context(), in.namespace(), timeRanges[in.query.text("timeRange")])
+}
+
 func (a *API) checkNamespace(in *input) (any, error) {
 	return a.service.Preflight(in.context(), nil, in.namespace(), nil)
 }
@@ -232,24 +236,4 @@ func (a *API) checkJob(in *input) (any, error) {
 		}
 	}
 	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", typeMeta.Kind)
-}
-
-// runtimes lists the runtimes of the cluster and, if the path has a namespace, those of
-// the namespace.
-func (a *API) runtimes(in *input) (any, error) {
-	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
-	return runtimeList{runtimes}, err
-}
-
-func (a *API) ownRuntimes(in *input) (any, error) {
-	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
-	return runtimeList{runtimes}, err
-}
-
-func (a *API) runtime(in *input) (any, error) {
-	runtime, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
-	if err != nil {
-		return nil, err
-	}
-	return runtime.Object, nil
 }

@@ -162,6 +162,8 @@ func (s schemas) schemaOf(value any) schema {
 		return reference(value.kind)
 	case anyJob:
 		return schema{"anyOf": []any{reference("TrainJob"), reference("MPIJob")}}
+	case anyDocument:
+		return schema{"type": "object"}
 	default:
 		return s.of(reflect.TypeOf(value))
 	}

@@ -48,7 +48,11 @@ var deleteParameters = []parameter{
 	{name: "dryRun", kind: "string", values: []string{"All"}, description: "All: check whether the job can be deleted, without deleting it"},
 }
 
+var runtimeParameters = []parameter{{name: "dryRun", kind: "string", values: []string{"All"}, description: "All: validate the runtime without storing it"}}
+
 var metricParameters = []parameter{{name: "timeRange", kind: "string", values: []string{"1h", "6h", "24h", "7d"}, defaultValue: "1h", description: "Length of the time range, up to now"}}
+
+var clusterParameters = append([]parameter{{name: "namespace", kind: "string", description: "Only the jobs and quotas of this namespace; default: of all namespaces in which you may list jobs"}}, metricParameters...)
 
 // podParameters select pods of a job.
 var podParameters = []parameter{

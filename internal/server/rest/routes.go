@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
+	"github.com/trireme-mpi/trireme/internal/kube/runtimecheck"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/operation"
@@ -120,6 +122,9 @@ func logRoutes(name, one string) []*route {
 // namespaceRoutes returns the routes of namespaces.
 func namespaceRoutes() []*route {
 	return []*route{
+		{method: http.MethodGet, path: flat + "/user", id: "getUser", summary: "Get the user that the server has authenticated", success: http.StatusOK, response: user{}, handle: (*API).user},
+		{method: http.MethodGet, path: flat + "/cluster", id: "getCluster", summary: "Get the capacity of the nodes, the jobs that wait, and what the jobs of each namespace request and use", success: http.StatusOK, response: jobservice.ClusterUse{},
+			parameters: clusterParameters, handle: (*API).cluster},
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
 		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, response: preflight.PreflightReport{}, handle: (*API).checkNamespace},
 		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, response: preflight.PreflightReport{},
@@ -130,14 +135,34 @@ func namespaceRoutes() []*route {
 // runtimeRoutes returns the routes of runtimes.
 func runtimeRoutes() []*route {
 	framework := []parameter{{name: "framework", kind: "string", description: "Only return runtimes of this framework, such as MPI"}}
+	cluster, own := runtimeBody{string(v2alpha1.RuntimeKindCluster)}, runtimeBody{string(v2alpha1.RuntimeKindNamespaced)}
 	return []*route{
 		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "List the runtimes of the cluster", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).runtimes},
-		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "Get a runtime of the cluster", success: http.StatusOK, response: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, handle: (*API).runtime},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "Get a runtime of the cluster", success: http.StatusOK, response: cluster, errors: []int{404}, handle: (*API).runtime},
 		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "List the runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).runtimes},
 		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "List the runtimes of a namespace", parameters: framework, success: http.StatusOK, response: runtimeList{}, handle: (*API).ownRuntimes},
-		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "Get a runtime of a namespace", success: http.StatusOK, response: runtimeBody{"TrainingRuntime"}, errors: []int{404}, handle: (*API).runtime},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "Get a runtime of a namespace", success: http.StatusOK, response: own, errors: []int{404}, handle: (*API).runtime},
+
+		{method: http.MethodPost, path: flat + "/clustertrainingruntimes", id: "createClusterTrainingRuntime", summary: "Create a runtime of the cluster", body: cluster, success: http.StatusCreated, response: cluster,
+			parameters: runtimeParameters, errors: changeErrors, handle: (*API).createRuntime},
+		{method: http.MethodPut, path: flat + "/clustertrainingruntimes/{name}", id: "updateClusterTrainingRuntime", summary: "Replace a runtime of the cluster", body: cluster, success: http.StatusOK, response: cluster,
+			parameters: runtimeParameters, errors: changeErrors, handle: (*API).updateRuntime},
+		{method: http.MethodPost, path: namespaced + "/trainingruntimes", id: "createTrainingRuntime", summary: "Create a runtime of a namespace", body: own, success: http.StatusCreated, response: own,
+			parameters: runtimeParameters, errors: changeErrors, handle: (*API).createRuntime},
+		{method: http.MethodPut, path: namespaced + "/trainingruntimes/{name}", id: "updateTrainingRuntime", summary: "Replace a runtime of a namespace", body: own, success: http.StatusOK, response: own,
+			parameters: runtimeParameters, errors: changeErrors, handle: (*API).updateRuntime},
+
+		{method: http.MethodPost, path: flat + "/runtimes/validate", id: "validateRuntime", summary: "Validate a runtime of either scope with the operator's default limits, and find likely mistakes", body: anyDocument{}, success: http.StatusOK,
+			response: runtimecheck.Findings{}, errors: []int{408, 415}, handle: (*API).validateRuntime},
+		{method: http.MethodPost, path: namespaced + "/runtimetests", id: "testRuntime", summary: "Test a runtime: create a job of two workers in which every rank prints a line", kind: jobview.TrainJobs, body: jobservice.RuntimeTest{},
+			success: http.StatusCreated, response: runtimecheck.TrialReport{}, errors: changeErrors, handle: (*API).testRuntime},
+		{method: http.MethodGet, path: namespaced + "/runtimetests/{name}", id: "getRuntimeTest", summary: "Get the steps of a runtime's test, by the name of its job", kind: jobview.TrainJobs,
+			success: http.StatusOK, response: runtimecheck.TrialReport{}, errors: []int{404}, handle: (*API).runtimeTestReport},
 	}
 }
+
+// changeErrors are the error codes of routes that take an object.
+var changeErrors = []int{404, 408, 409, 415, 422}
 
 // watchRoutes returns the routes of watches. They have a path prefix of their own, which
 // cannot be the name of a job.

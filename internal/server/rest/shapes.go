@@ -22,8 +22,10 @@ type (
 	// submission is a job of a kind; for a TrainJob it may be only its spec.
 	submission struct{ kind *jobview.Kind }
 	// anyJob is a job of either kind.
-	anyJob      struct{}
+	anyJob struct{}
+	// runtimeBody is a runtime of a kind, anyDocument an object that may not be one.
 	runtimeBody struct{ kind string }
+	anyDocument struct{}
 	plainText   struct{}
 	eventStream struct{}
 )

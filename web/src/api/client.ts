@@ -63,11 +63,14 @@ export function problemOf(code: number, body: unknown): Problem {
 
 export const unreachable = () => new Problem(0, 'The server cannot be reached', ['Check your connection', 'Check whether the server is running']);
 
+/** authorization has the token; without one, a proxy in front of the server adds the user's. */
+export const authorization = (token: string): Record<string, string> => (token ? { Authorization: `Bearer ${token}` } : {});
+
 export type Client = ReturnType<typeof newClient>;
 
 /** newClient returns a client that sends the token, and reports a token that is refused. */
 export function newClient(token: string, onRefusedToken: (problem: Problem) => void) {
-  const client = createClient<paths>({ baseUrl: location.origin, headers: { Authorization: `Bearer ${token}` } });
+  const client = createClient<paths>({ baseUrl: location.origin, headers: authorization(token) });
   client.use({
     async onResponse({ response }) {
       if (response.ok) return;

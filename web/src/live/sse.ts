@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { problemOf, unreachable } from '../api/client';
+import { authorization, problemOf, unreachable } from '../api/client';
 
 /** messagesOf splits server-sent events into the JSON of their messages. */
 export class MessageReader {
@@ -29,7 +29,7 @@ export async function stream(path: string, token: string, signal: AbortSignal, h
   let timer = setTimeout(() => silent.abort(), silence);
   try {
     const response = await fetch(path, {
-      headers: { Authorization: `Bearer ${token}`, Accept: 'text/event-stream' },
+      headers: { ...authorization(token), Accept: 'text/event-stream' },
       signal: AbortSignal.any([signal, silent.signal]),
       cache: 'no-store',
     });

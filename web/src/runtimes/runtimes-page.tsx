@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { EmptyState, FormSelect, FormSelectOption, PageSection, Title, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
+import { Button, EmptyState, FormSelect, FormSelectOption, PageSection, Title, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useMemo } from 'react';
 import { Link, useSearchParams } from 'react-router';
 import { useJobs } from '../live/live-jobs';
 import { Loading, ProblemAlert } from '../shared/states';
+import { pathOf } from './runtime-ref';
 import { useRuntimes } from './use-runtimes';
 
 /** RuntimesPage lists the runtimes of the cluster and, if one is chosen, of a namespace. */
@@ -31,6 +32,11 @@ export function RuntimesPage() {
                 ))}
               </FormSelect>
             </ToolbarItem>
+            <ToolbarItem align={{ default: 'alignEnd' }}>
+              <Button variant="primary" component={(props) => <Link {...props} to={`/runtimes/new?namespace=${namespace}`} />}>
+                Create runtime
+              </Button>
+            </ToolbarItem>
           </ToolbarContent>
         </Toolbar>
         {runtimes.isPending && <Loading label="Loading runtimes" />}
@@ -51,12 +57,14 @@ export function RuntimesPage() {
             <Tbody>
               {runtimes.data.map((runtime) => (
                 <Tr key={`${runtime.kind}/${runtime.name}`}>
-                  <Td dataLabel="Name">{runtime.name}</Td>
+                  <Td dataLabel="Name">
+                    <Link to={pathOf({ namespace: runtime.namespace ?? '', name: runtime.name })}>{runtime.name}</Link>
+                  </Td>
                   <Td dataLabel="Scope">{runtime.namespace ? `Namespace ${runtime.namespace}` : 'Cluster'}</Td>
                   <Td dataLabel="Framework">{runtime.framework}</Td>
                   <Td dataLabel="MPI">{runtime.mpiImplementation ?? '–'}</Td>
                   <Td dataLabel="Nodes">{runtime.numNodes}</Td>
-                  <Td>
+                  <Td modifier="fitContent">
                     <Link to={`/create?runtime=${runtime.kind}/${runtime.name}${runtime.namespace ? `&namespace=${runtime.namespace}` : ''}`}>Create a job</Link>
                   </Td>
                 </Tr>

@@ -5,8 +5,11 @@ import { removeNamespace } from '../live/namespace';
 
 /** The token is in memory; see ADR 24. */
 export interface Credentials {
+  /** token is "" if a proxy in front of the server has signed the user in. */
   token: string;
   defaultNamespace: string;
+  /** user is who the proxy has signed in. */
+  user?: string;
 }
 
 /** Credentials are kept here if the user asks for it: for this tab, until it is closed. */

@@ -5,10 +5,12 @@ import { createContext, useCallback, useContext, useEffect, useMemo, useState, t
 import { newClient, Problem, problemOf, unreachable, type Client } from '../api/client';
 import { Loading } from '../shared/states';
 import { forget, keep, keptCredentials, type Credentials } from './credentials';
-import { SignIn } from './sign-in';
+import { SessionEnded, SignIn } from './sign-in';
 
 export interface SessionValue {
   token: string;
+  /** user is who a proxy in front of the server has signed in. */
+  user?: string;
   client: Client;
   /** defaultNamespace is that of the kubeconfig, if odh dashboard has opened the page. */
   defaultNamespace: string;
@@ -28,6 +30,9 @@ export function Session({ children }: { children: ReactNode }) {
   const [credentials, setCredentials] = useState<Credentials | undefined>(keptCredentials);
   const [problem, setProblem] = useState<Problem>();
   const [code, setCode] = useState(takeCode);
+  // Only at the start: a user who signs out does not want to be signed in again.
+  const [isProxyUnknown, setProxyUnknown] = useState(!credentials && !code);
+  const [hasProxy, setHasProxy] = useState(false);
 
   const signIn = useCallback((next: Credentials, isKept: boolean) => {
     if (isKept) keep(next);
@@ -44,6 +49,15 @@ export function Session({ children }: { children: ReactNode }) {
       .finally(() => setCode(undefined));
   }, [code, signIn]);
 
+  useEffect(() => {
+    if (!isProxyUnknown) return;
+    void userOfProxy().then((user) => {
+      setProxyUnknown(false);
+      setHasProxy(Boolean(user));
+      if (user) setCredentials({ token: '', defaultNamespace: '', user });
+    });
+  }, [isProxyUnknown]);
+
   const session = useMemo<SessionValue | undefined>(() => {
     if (!credentials) return undefined;
     const signOut = (why?: Problem) => {
@@ -59,7 +73,8 @@ export function Session({ children }: { children: ReactNode }) {
     [session],
   );
 
-  if (code) return <Loading label="Signing in" />;
+  if (code || isProxyUnknown) return <Loading label="Signing in" />;
+  if (hasProxy && !credentials) return <SessionEnded problem={problem} />;
   if (!session || !queries) return <SignIn problem={problem} onToken={(token, isKept) => signIn({ token, defaultNamespace: '' }, isKept)} />;
   return (
     <SessionContext.Provider value={session}>
@@ -75,6 +90,14 @@ function takeCode(): { code: string; namespace: string } | undefined {
   if (!code) return undefined;
   history.replaceState(null, '', location.pathname + location.search);
   return { code, namespace: fragment.get('namespace') ?? '' };
+}
+
+/** userOfProxy is the user whom a proxy in front of the server has signed in: its requests need no token. */
+async function userOfProxy(): Promise<string | undefined> {
+  const response = await fetch('/api/v1/user').catch(() => undefined);
+  if (!response?.ok) return undefined;
+  const body = (await response.json().catch(() => undefined)) as { name?: string } | undefined;
+  return body?.name;
 }
 
 const exchanges = new Map<string, Promise<string>>();

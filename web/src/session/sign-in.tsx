@@ -38,3 +38,15 @@ export function SignIn({ problem, onToken }: { problem: Problem | undefined; onT
     </LoginPage>
   );
 }
+
+/** SessionEnded is shown when the proxy that has signed the user in no longer does. The proxy asks for the password when the page is loaded. */
+export function SessionEnded({ problem }: { problem: Problem | undefined }) {
+  return (
+    <LoginPage loginTitle="Your session has ended">
+      {problem && <ProblemAlert title="You are signed out" problem={problem} />}
+      <Button variant="primary" onClick={() => location.reload()}>
+        Sign in again
+      </Button>
+    </LoginPage>
+  );
+}

@@ -32,6 +32,7 @@ import { chooseTheme, useTheme } from './theme';
 const areas = [
   ['/jobs', 'Jobs'],
   ['/runtimes', 'Runtimes'],
+  ['/cluster', 'Cluster'],
 ] as const;
 
 /** Layout is the frame around every page. */
@@ -92,10 +93,12 @@ function Head() {
                   {theme === 'dark' ? 'Light theme' : 'Dark theme'}
                 </Button>
               </ToolbarItem>
-              <ToolbarItem>
-                <Button variant="plain" onClick={() => session.signOut()}>
-                  Sign out
-                </Button>
+              <ToolbarItem alignSelf="center">
+                {session.user ?? (
+                  <Button variant="plain" onClick={() => session.signOut()}>
+                    Sign out
+                  </Button>
+                )}
               </ToolbarItem>
             </ToolbarGroup>
           </ToolbarContent>
