@@ -270,6 +270,8 @@ func TestWrongValues(t *testing.T) {
 		"operator.config.webhook.port=1":               "operator.config.webhook.port: the chart sets it",
 		"operator.config.leaderElection.enabled=false": "operator.config.leaderElection.enabled: the chart sets it",
 		"server.impersonation.enabled=true":            "add --proxy-ca-file=FILE to server.extraArgs",
+		"history.enabled=true,server.enabled=false":    "users read the history from the server",
+		"history.maxSize=plenty":                       "/history/maxSize",
 		"server.gateway.enabled=true,server.gateway.parentRefs[0].name=public,certificates.issuer=cert-manager": "server.gateway.enabled: the gateway needs the CA",
 		"namespaces[0].name=default": "default is the namespace of Trireme itself",
 	} {
