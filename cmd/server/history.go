@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
@@ -27,6 +28,7 @@ const minLogBytes = 16 << 10
 type historySettings struct {
 	options                      history.Options
 	directory                    string
+	bucket                       history.BucketOptions
 	maxSize, logSize             quantity
 	reportsURL, reportsDirectory string
 }
@@ -57,6 +59,9 @@ func parseHistory(arguments []string) (*historySettings, error) {
 	flags.StringVar(&s.options.CertificateFile, "tls-cert-file", "", "PEM file with the certificate, reloaded when it changes")
 	flags.StringVar(&s.options.KeyFile, "tls-key-file", "", "PEM file with the key of the certificate")
 	flags.StringVar(&s.directory, "directory", "", "Directory in which records are stored")
+	flags.StringVar(&s.bucket.Location, "bucket", "", "Bucket in which records are stored instead, as s3://bucket/prefix; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have its keys")
+	flags.StringVar(&s.bucket.Endpoint, "s3-endpoint", "https://s3.amazonaws.com", "URL of the S3 server with the bucket")
+	flags.StringVar(&s.bucket.Region, "s3-region", "", "Region of the bucket; default: the S3 server is asked")
 	flags.DurationVar(&s.options.Retention.MaxAge, "max-age", 30*24*time.Hour, "How long records are kept after their job has finished; 0 has no limit")
 	flags.Var(&s.maxSize, "max-size", "Size of all records, such as 10Gi: beyond it, the oldest are deleted; 0 has no limit")
 	flags.Var(&s.logSize, "log-size", "How much of each job's log is kept, before compression: the newest lines")
@@ -76,8 +81,8 @@ func parseHistory(arguments []string) (*historySettings, error) {
 
 func (s *historySettings) check() error {
 	switch {
-	case s.directory == "":
-		return fmt.Errorf("--directory is required")
+	case (s.directory == "") == (s.bucket.Location == ""):
+		return fmt.Errorf("either --directory or --bucket is required")
 	case s.options.CertificateFile == "" || s.options.KeyFile == "":
 		return fmt.Errorf("--tls-cert-file and --tls-key-file are required")
 	case s.options.Retention.MaxAge < 0 || s.options.Retention.MaxBytes < 0 || s.options.Settle < 0:
@@ -96,6 +101,10 @@ func keepHistory(ctx context.Context, cluster *rest.Config, s *historySettings, 
 	cluster.QPS, cluster.Burst = -1, -1
 	s.options.Log = log
 	s.options.Open = func(context.Context) (history.Store, error) { return history.OpenDirectory(s.directory) }
+	if s.bucket.Location != "" {
+		s.bucket.Credentials = credentials.NewEnvAWS()
+		s.options.Open = func(context.Context) (history.Store, error) { return history.OpenBucket(&s.bucket) }
+	}
 	if s.reportsURL != "" {
 		reports, err := jobreports.New(s.reportsURL, s.reportsDirectory)
 		if err != nil {
