@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -59,7 +60,7 @@ func parseHistory(arguments []string) (*historySettings, error) {
 	flags.StringVar(&s.options.CertificateFile, "tls-cert-file", "", "PEM file with the certificate, reloaded when it changes")
 	flags.StringVar(&s.options.KeyFile, "tls-key-file", "", "PEM file with the key of the certificate")
 	flags.StringVar(&s.directory, "directory", "", "Directory in which records are stored")
-	flags.StringVar(&s.bucket.Location, "bucket", "", "Bucket in which records are stored instead, as s3://bucket/prefix; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have its keys")
+	flags.StringVar(&s.bucket.Location, "bucket", "", "Bucket in which records are stored instead, as s3://bucket/prefix; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have its keys, AWS_CA_BUNDLE a private CA in PEM")
 	flags.StringVar(&s.bucket.Endpoint, "s3-endpoint", "https://s3.amazonaws.com", "URL of the S3 server with the bucket")
 	flags.StringVar(&s.bucket.Region, "s3-region", "", "Region of the bucket; default: the S3 server is asked")
 	flags.DurationVar(&s.options.Retention.MaxAge, "max-age", 30*24*time.Hour, "How long records are kept after their job has finished; 0 has no limit")
@@ -102,7 +103,8 @@ func keepHistory(ctx context.Context, cluster *rest.Config, s *historySettings, 
 	s.options.Log = log
 	s.options.Open = func(context.Context) (history.Store, error) { return history.OpenDirectory(s.directory) }
 	if s.bucket.Location != "" {
-		s.bucket.Credentials = credentials.NewEnvAWS()
+		// The keys of the Secret are variables, as for downloads of jobs.
+		s.bucket.Credentials, s.bucket.Authorities = credentials.NewEnvAWS(), os.Getenv("AWS_CA_BUNDLE")
 		s.options.Open = func(context.Context) (history.Store, error) { return history.OpenBucket(&s.bucket) }
 	}
 	if s.reportsURL != "" {

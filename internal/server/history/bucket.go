@@ -5,17 +5,27 @@ package history
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	// The image has only this program, so the certificates of public CAs are part of it.
+	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 // s3Retries are the attempts of one call: the recorder retries, too.
 const s3Retries = 3
+
+// s3Timeout is how long the S3 server may take before it answers.
+const s3Timeout = time.Minute
 
 // Bucket is a store in a bucket of an S3 server.
 type Bucket struct {
@@ -30,6 +40,8 @@ type BucketOptions struct {
 	Region   string
 	// Location is the bucket, and a prefix for the names of records: s3://bucket/prefix.
 	Location string
+	// Authorities are more CA certificates in PEM, besides those of public CAs.
+	Authorities string
 	// Credentials to write and delete objects of the bucket.
 	Credentials *credentials.Credentials
 }
@@ -44,8 +56,12 @@ func OpenBucket(options *BucketOptions) (*Bucket, error) {
 	if err != nil || endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, fmt.Errorf("%q is not the URL of an S3 server such as https://s3.example.com", options.Endpoint)
 	}
+	transport, err := transportWith(options.Authorities)
+	if err != nil {
+		return nil, err
+	}
 	client, err := minio.New(endpoint.Host, &minio.Options{
-		Creds: options.Credentials, Secure: endpoint.Scheme == "https", Region: options.Region, MaxRetries: s3Retries,
+		Creds: options.Credentials, Secure: endpoint.Scheme == "https", Transport: transport, Region: options.Region, MaxRetries: s3Retries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the S3 server %s: %w", options.Endpoint, err)
@@ -55,6 +71,25 @@ func OpenBucket(options *BucketOptions) (*Bucket, error) {
 		prefix += "/"
 	}
 	return &Bucket{client: client, name: location.Host, prefix: prefix}, nil
+}
+
+// transportWith returns a transport that trusts some CAs, too.
+func transportWith(authorities string) (*http.Transport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = s3Timeout
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if authorities == "" {
+		return transport, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM([]byte(authorities)) {
+		return nil, errors.New("the CA certificates for the S3 server are not in PEM")
+	}
+	transport.TLSClientConfig.RootCAs = pool
+	return transport, nil
 }
 
 // Put writes an object, which S3 shows when it is complete.

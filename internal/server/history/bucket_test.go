@@ -4,6 +4,7 @@ package history
 
 import (
 	"context"
+	"encoding/pem"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -29,25 +30,26 @@ func (l listing) ListBucket(ctx context.Context, name string, prefix *gofakes3.P
 	return l.Backend.ListBucket(ctx, name, prefix, page)
 }
 
-// bucketOf is a store on an S3 server that checks signatures.
-func bucketOf(t *testing.T, secret string) (*Bucket, *httptest.Server) {
+// bucketOf is a store on an S3 server with TLS and a private CA, which checks signatures.
+func bucketOf(t *testing.T, secret string) *Bucket {
 	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket(t.Context(), "records"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(gofakes3.New(listing{backend}, gofakes3.WithV4Auth(map[string]string{"AKIATEST": "right"})).Server())
+	server := httptest.NewTLSServer(gofakes3.New(listing{backend}, gofakes3.WithV4Auth(map[string]string{"AKIATEST": "right"})).Server())
 	t.Cleanup(server.Close)
-	bucket, err := OpenBucket(&BucketOptions{Endpoint: server.URL, Region: "us-east-1", Location: "s3://records/cluster/a", Credentials: credentials.NewStaticV4("AKIATEST", secret, "")})
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	bucket, err := OpenBucket(&BucketOptions{Endpoint: server.URL, Authorities: string(authority), Region: "us-east-1", Location: "s3://records/cluster/a", Credentials: credentials.NewStaticV4("AKIATEST", secret, "")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bucket, server
+	return bucket
 }
 
 // Records in a bucket are found again, are read back, and leave it.
 func TestRecordsInABucket(t *testing.T) {
-	bucket, _ := bucketOf(t, "right")
+	bucket := bucketOf(t, "right")
 	openOn := func() *Catalog {
 		c, err := openCatalog(t.Context(), bucket, history.Retention{}, testingclock.NewFakePassiveClock(now), newMetrics(), slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -80,16 +82,19 @@ func TestRecordsInABucket(t *testing.T) {
 }
 
 func TestBucketErrors(t *testing.T) {
-	bucket, _ := bucketOf(t, "wrong")
+	bucket := bucketOf(t, "wrong")
 	if _, err := bucket.List(t.Context()); err == nil {
 		t.Error("the wrong key may list")
 	}
 	if err := bucket.Put(t.Context(), "a", nil); err == nil {
 		t.Error("the wrong key may write")
 	}
-	right, _ := bucketOf(t, "right")
+	right := bucketOf(t, "right")
 	if _, err := right.Get(t.Context(), "missing"); err == nil {
 		t.Error("a missing object was read")
+	}
+	if _, err := OpenBucket(&BucketOptions{Endpoint: "https://s3.example.com", Location: "s3://records", Authorities: "none"}); err == nil || !strings.Contains(err.Error(), "PEM") {
+		t.Errorf("a CA that is none: %v", err)
 	}
 	for _, options := range []BucketOptions{
 		{Endpoint: "https://s3.example.com", Location: "records"}, {Endpoint: "https://s3.example.com", Location: "https://records"},

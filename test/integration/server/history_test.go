@@ -440,18 +440,18 @@ func TestHistoryAccess(t *testing.T) {
 		parts         []string
 		want          int
 	}{
-		"another user lists":          {bob.token, "GET", nil, 403},
-		"another user shows":          {bob.token, "GET", []string{"bert"}, 403},
-		"another user reads logs":     {bob.token, "GET", []string{"bert", "logs"}, 403},
-		"another user deletes":        {bob.token, "DELETE", []string{"bert"}, 403},
-		"nobody":                      {"", "GET", nil, 401},
-		"a reader lists":              {reader, "GET", nil, 200},
-		"a reader shows":              {reader, "GET", []string{"bert"}, 200},
-		"a reader reads logs":         {reader, "GET", []string{"bert", "logs"}, 403},
-		"a reader deletes":            {reader, "DELETE", []string{"bert"}, 403},
-		"the owner reads logs":        {ada.token, "GET", []string{"bert", "logs"}, 200},
-		"an unknown parameter":        {ada.token, "GET", []string{"bert?rank=1"}, 400},
-		"a name that is a path":       {ada.token, "GET", []string{"..%2f..%2fx"}, 400},
+		"another user lists":      {bob.token, "GET", nil, 403},
+		"another user shows":      {bob.token, "GET", []string{"bert"}, 403},
+		"another user reads logs": {bob.token, "GET", []string{"bert", "logs"}, 403},
+		"another user deletes":    {bob.token, "DELETE", []string{"bert"}, 403},
+		"nobody":                  {"", "GET", nil, 401},
+		"a reader lists":          {reader, "GET", nil, 200},
+		"a reader shows":          {reader, "GET", []string{"bert"}, 200},
+		"a reader reads logs":     {reader, "GET", []string{"bert", "logs"}, 403},
+		"a reader deletes":        {reader, "DELETE", []string{"bert"}, 403},
+		"the owner reads logs":    {ada.token, "GET", []string{"bert", "logs"}, 200},
+		"an unknown parameter":    {ada.token, "GET", []string{"bert?rank=1"}, 400},
+		"a name that is a path":   {ada.token, "GET", []string{"..%2f..%2fx"}, 400},
 	} {
 		got := ask(t, tc.method, historyURL(server, ada.namespace, tc.parts...), tc.token, nil)
 		if got.code != tc.want {
