@@ -22,8 +22,9 @@ import (
 // serving clients.
 const historyCommand = "history"
 
-// minLogBytes keeps at least some lines.
-const minLogBytes = 16 << 10
+// minLogBytes keeps at least some lines, and maxLogBytes fit into the memory of the component
+// and of the server several times.
+const minLogBytes, maxLogBytes = 16 << 10, 32 << 20
 
 // historySettings are the values of the flags of the history.
 type historySettings struct {
@@ -88,8 +89,8 @@ func (s *historySettings) check() error {
 		return fmt.Errorf("--tls-cert-file and --tls-key-file are required")
 	case s.options.Retention.MaxAge < 0 || s.options.Retention.MaxBytes < 0 || s.options.Settle < 0:
 		return fmt.Errorf("--max-age, --max-size and --settle must be 0 or greater")
-	case s.options.LogBytes < minLogBytes:
-		return fmt.Errorf("--log-size must be %dKi or greater", minLogBytes>>10)
+	case s.options.LogBytes < minLogBytes || s.options.LogBytes > maxLogBytes:
+		return fmt.Errorf("--log-size must be from %dKi to %dMi", minLogBytes>>10, maxLogBytes>>20)
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func TestParseHistoryRefuses(t *testing.T) {
 		"a size in words":   {append([]string{"--max-size=large"}, complete...), `"large" is not a size`},
 		"a negative age":    {append([]string{"--max-age=-1h"}, complete...), "must be 0 or greater"},
 		"logs without room": {append([]string{"--log-size=1Ki"}, complete...), "--log-size must be"},
+		"logs too large":    {append([]string{"--log-size=33Mi"}, complete...), "--log-size must be"},
 		"a word":            {append(complete, "start"), `unknown argument "start"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,8 @@ const (
 	maxBody = 16 << 20
 	// maxLine is more than the longest line of a log, escaped.
 	maxLine = 1 << 20
+	// maxLog is more than the largest log.
+	maxLog = 64 << 20
 )
 
 // Client reads with the permissions of its own process. Its caller must have checked what
@@ -81,8 +83,9 @@ func (c *Client) Delete(ctx context.Context, kind job.Kind, namespace, name stri
 	return body.Close()
 }
 
-// Log returns the lines of a record, of one rank or of all. An error of a line is the last
-// element.
+// Log returns the lines of a record, of one rank or of all. It has read all of them when it
+// returns: a slow user of the server must not occupy the component. An error of a line is
+// the last element.
 func (c *Client) Log(ctx context.Context, kind job.Kind, namespace, name string, rank *int) (iter.Seq2[history.Line, error], error) {
 	path := history.APIPath(kind, namespace, name, "logs")
 	if rank != nil {
@@ -92,9 +95,16 @@ func (c *Client) Log(ctx context.Context, kind job.Kind, namespace, name string,
 	if err != nil {
 		return nil, err
 	}
+	defer body.Close()
+	content, err := io.ReadAll(io.LimitReader(body, maxLog))
+	if err != nil {
+		return nil, fmt.Errorf("read the log from the history: %w", err)
+	}
+	if len(content) == maxLog {
+		return nil, fmt.Errorf("the log in the history has more than %d MiB", maxLog>>20)
+	}
 	return func(yield func(history.Line, error) bool) {
-		defer body.Close()
-		scanner := bufio.NewScanner(body)
+		scanner := bufio.NewScanner(bytes.NewReader(content))
 		scanner.Buffer(nil, maxLine)
 		for scanner.Scan() {
 			var line history.Line
