@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -36,10 +37,26 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
+	if len(arguments) > 0 && arguments[0] == historyCommand {
+		settings, err := parseHistory(arguments[1:])
+		if err != nil {
+			return err
+		}
+		return connect(ctx, func(ctx context.Context, connection *rest.Config, log *slog.Logger) error {
+			return keepHistory(ctx, connection, settings, log)
+		})
+	}
 	settings, err := parse(arguments)
 	if err != nil {
 		return err
 	}
+	return connect(ctx, func(ctx context.Context, connection *rest.Config, log *slog.Logger) error {
+		return serve(ctx, connection, settings, log)
+	})
+}
+
+// connect finds the connection to the cluster, and runs a component with it.
+func connect(ctx context.Context, component func(context.Context, *rest.Config, *slog.Logger) error) error {
 	// Logs go to stderr: stdout has only the audit log.
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	logger := logr.FromSlogHandler(log.Handler())
@@ -50,7 +67,7 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("find the connection to the cluster: %w", err)
 	}
-	return serve(logr.NewContext(ctx, logger), connection, settings, log)
+	return component(logr.NewContext(ctx, logger), connection, log)
 }
 
 // settings are the values of the flags.
@@ -62,6 +79,8 @@ type settings struct {
 	prometheus               prometheus
 	reportsURL               string
 	reportsDirectory         string
+	historyURL               string
+	historyDirectory         string
 	origins                  commaList
 	proxy                    auth.ProxyOptions
 	limits                   httpserver.Limits
@@ -102,6 +121,8 @@ func parse(arguments []string) (*settings, error) {
 	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "PEM file with the CA of Prometheus; default: the CAs of the system")
 	flags.StringVar(&settings.reportsURL, "reports-url", "", "URL of the operator's port for reports, to read the ranks of jobs; default: they are not available")
 	flags.StringVar(&settings.reportsDirectory, "reports-directory", "/run/trireme/reports", "Directory with the token and the CA (ca.crt) for that port, reloaded when they change")
+	flags.StringVar(&settings.historyURL, "history-url", "", "URL of the history of finished jobs; default: it is not available")
+	flags.StringVar(&settings.historyDirectory, "history-directory", "/run/trireme/history", "Directory with the token and the CA (ca.crt) for the history, reloaded when they change")
 	flags.Var(&settings.origins, "allowed-origins", "Other origins whose web pages may send requests, as https://host:port, separated by commas")
 	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "PEM file with the CA of trusted proxies; without it, headers never identify the user")
 	flags.Var((*commaList)(&settings.proxy.Names), "proxy-names", "Names of trusted proxies in their certificates (common name, DNS name or URI), separated by commas")

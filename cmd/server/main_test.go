@@ -47,3 +47,29 @@ func TestParseRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestParseHistoryRefuses(t *testing.T) {
+	complete := []string{"--directory=records", "--tls-cert-file=tls.crt", "--tls-key-file=tls.key"}
+	if _, err := parseHistory(complete); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no store":          {complete[1:], "either --directory or --bucket"},
+		"two stores":        {append([]string{"--bucket=s3://records"}, complete...), "either --directory or --bucket"},
+		"no certificate":    {complete[:1], "--tls-cert-file and --tls-key-file are required"},
+		"a size in words":   {append([]string{"--max-size=large"}, complete...), `"large" is not a size`},
+		"a negative age":    {append([]string{"--max-age=-1h"}, complete...), "must be 0 or greater"},
+		"logs without room": {append([]string{"--log-size=1Ki"}, complete...), "--log-size must be"},
+		"logs too large":    {append([]string{"--log-size=33Mi"}, complete...), "--log-size must be"},
+		"a word":            {append(complete, "start"), `unknown argument "start"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parseHistory(test.arguments); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/jobhistory"
 	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server"
@@ -52,8 +53,12 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	if err != nil {
 		return err
 	}
+	history, err := settings.connectHistory()
+	if err != nil {
+		return err
+	}
 	if err := server.Join(options, server.Parts{
-		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, Reports: reports, OperatorNamespace: settings.namespace,
+		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, Reports: reports, History: history, OperatorNamespace: settings.namespace,
 	}); err != nil {
 		return err
 	}
@@ -123,6 +128,14 @@ func (s *settings) connectReports() (*jobreports.Client, error) {
 		return nil, nil
 	}
 	return jobreports.New(s.reportsURL, s.reportsDirectory)
+}
+
+// connectHistory returns a client for the history, or nil if none is configured.
+func (s *settings) connectHistory() (*jobhistory.Client, error) {
+	if s.historyURL == "" {
+		return nil, nil
+	}
+	return jobhistory.New(s.historyURL, s.historyDirectory)
 }
 
 // connect returns a client for Prometheus, or nil if none is configured.

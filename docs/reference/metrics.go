@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/server/history"
 	"github.com/trireme-mpi/trireme/internal/server/httpserver"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
@@ -35,8 +36,9 @@ func readMetrics() ([]component, error) {
 	components := []component{
 		{Title: "Operator", Text: "Every replica serves the gauges of jobs, and only the leader counts. In queries, use `max` over the replicas for gauges, and `sum` for counters."},
 		{Title: "Server", Text: "Every replica counts its own calls."},
+		{Title: "History", Text: "There is one replica, if the [history](../admin-guide/history.md) is enabled."},
 	}
-	for i, collectors := range [][]prometheus.Collector{operator.Metrics(), slices.Concat(httpserver.Metrics(), jobwatch.Metrics())} {
+	for i, collectors := range [][]prometheus.Collector{operator.Metrics(), slices.Concat(httpserver.Metrics(), jobwatch.Metrics()), history.Metrics()} {
 		for _, collector := range collectors {
 			found, err := describe(collector)
 			if err != nil {

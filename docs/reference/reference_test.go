@@ -108,7 +108,7 @@ func TestMetricsAreDescribed(t *testing.T) {
 				t.Errorf("the help of %s is not a sentence: %q", metric.Name, metric.Meaning)
 			}
 			for _, label := range metric.Labels {
-				if !slices.Contains([]string{"namespace", "runtime", "queue", "state", "failure_reason", "reason", "route", "method", "code", "cause", "kind", "type", "result"}, label) {
+				if !slices.Contains([]string{"namespace", "runtime", "queue", "state", "failure_reason", "reason", "route", "method", "code", "cause", "operation", "kind", "type", "result"}, label) {
 					t.Errorf("%s has the label %s; add it here if the number of its values is limited", metric.Name, label)
 				}
 			}

@@ -104,6 +104,7 @@ odh uses your kubectl configuration (kubeconfig, context, namespace).`,
 	root.AddCommand(newMigrateCommand(env))
 	root.AddCommand(newTopCommand(env))
 	root.AddCommand(newReportCommand(env))
+	root.AddCommand(newHistoryCommand(env))
 	root.AddCommand(newServerCommand(env))
 	root.AddCommand(newDashboardCommand(env))
 	root.AddCommand(newVersionCommand(env))

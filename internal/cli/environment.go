@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,8 @@ type environment struct {
 	verbosity int
 	// cluster replaces the configured cluster in tests.
 	cluster client.WithWatch
+	// server replaces the connection to Trireme's server in tests.
+	server http.RoundTripper
 }
 
 func newEnvironment(streams genericiooptions.IOStreams) *environment {

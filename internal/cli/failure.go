@@ -19,6 +19,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
 // Exit codes, as documented in the user guide.
@@ -104,9 +105,12 @@ func explain(err error, calledAs string) *failure {
 	var status apierrors.APIStatus
 	var timeout net.Error
 	var request *url.Error
+	var refused *apierror.Error
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.As(err, &refused):
+		return explainServer(refused)
 	case errors.Is(err, context.Canceled):
 		return &failure{code: exitInterrupted, message: "interrupted", reason: "Interrupted"}
 	case errors.As(err, &status):

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +43,8 @@ type session struct {
 	objects  []client.Object
 	// answers, if set, intercepts requests to the cluster.
 	answers func(client.WithWatch) client.WithWatch
+	// server plays Trireme's server.
+	server http.RoundTripper
 }
 
 // run runs a command line and returns its output and exit code.
@@ -51,10 +54,12 @@ func (s session) run(t *testing.T, line string) string {
 	env := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(s.stdin), Out: &out, ErrOut: &errOut})
 	env.clock, env.terminal = clocktesting.NewFakePassiveClock(now), s.terminal
 	env.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(s.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
+	env.server = s.server
 	if s.answers != nil {
 		env.cluster = s.answers(env.cluster)
 	}
 	// Do not use the kubeconfig of the machine.
+	t.Setenv(serverVariable, "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	code := run(t.Context(), env, split(line))
 	return fmt.Sprintf("$ odh %s\n%s--- stderr\n%s--- exit code %d\n", line, out.String(), errOut.String(), code)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/kube/jobhistory"
 	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
@@ -38,6 +39,8 @@ type Parts struct {
 	Prometheus *usage.Prometheus
 	// Reports asks the operator for the reports of jobs; nil if that is not possible.
 	Reports *jobreports.Client
+	// History has the records of finished jobs; nil if there is none.
+	History *jobhistory.Client
 	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 	// Codes sign the dashboard's users in; nil if they sign in with a token.
@@ -48,7 +51,7 @@ type Parts struct {
 // version and log must be set.
 func Join(options *httpserver.Options, parts Parts) error {
 	service := jobservice.New(jobservice.Options{
-		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Reports: parts.Reports, Clock: clock.RealClock{}, Log: options.Log,
+		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Reports: parts.Reports, History: parts.History, Clock: clock.RealClock{}, Log: options.Log,
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
 	api, err := rest.New(service, rest.Options{

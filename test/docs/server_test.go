@@ -19,7 +19,7 @@ import (
 func TestPathsAreDocumented(t *testing.T) {
 	page := read(t, "docs/user-guide/server.md")
 	for path, methods := range documentedPaths(t) {
-		begin := regexp.MustCompile(`^/api/v1(/namespaces/\{namespace\})?(/trainjobs|/mpijobs)?`)
+		begin := regexp.MustCompile(`^/api/v1(/namespaces/\{namespace\})?((/history)?(/trainjobs|/mpijobs))?`)
 		short := begin.ReplaceAllString(path, "")
 		if short != "" && !strings.Contains(page, short+"`") {
 			t.Errorf("the page does not name %s", path)

@@ -21,6 +21,7 @@ import (
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/history"
 	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
@@ -275,3 +276,18 @@ func (s *scripted) Ranks(_ context.Context, ref jobservice.JobRef) (*reports.Job
 func (s *scripted) Curves(_ context.Context, ref jobservice.JobRef) (*reports.JobCurves, error) {
 	return &reports.JobCurves{}, s.note("curves of %s", refText(ref))
 }
+
+// No method of gRPC reads the history.
+func (s *scripted) History(context.Context, *jobview.Kind, string, int) (*history.RecordList, error) {
+	return nil, s.note("history")
+}
+
+func (s *scripted) Past(context.Context, jobservice.JobRef) (*history.Record, error) {
+	return nil, s.note("past")
+}
+
+func (s *scripted) PastLogs(context.Context, jobservice.JobRef, *int) (iter.Seq2[history.Line, error], error) {
+	return nil, s.note("past logs")
+}
+
+func (s *scripted) DeletePast(context.Context, jobservice.JobRef) error { return s.note("delete past") }

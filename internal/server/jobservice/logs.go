@@ -43,7 +43,7 @@ func (s *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (ite
 		if options.Follow {
 			reading.Ended = s.finished(ctx, job)
 		}
-		for line, err := range redactLines(joblog.Stream(ctx, source, selected, reading)) {
+		for line, err := range joblog.Redacted(joblog.Stream(ctx, source, selected, reading)) {
 			if !yield(line, explainLogError(view, err)) || err != nil {
 				return
 			}

@@ -14,7 +14,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/engine/history"
 	"github.com/trireme-mpi/trireme/internal/engine/reports"
+	"github.com/trireme-mpi/trireme/internal/kube/jobhistory"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 	"github.com/trireme-mpi/trireme/internal/kube/jobreports"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
@@ -54,6 +56,13 @@ type Interface interface {
 	Ranks(ctx context.Context, job JobRef) (*reports.JobRanks, error)
 	Curves(ctx context.Context, job JobRef) (*reports.JobCurves, error)
 
+	// History lists the records of finished jobs, the newest first, up to a limit. Past returns
+	// a record by the name or the UID of its job, PastLogs its log, of one rank or of all.
+	History(ctx context.Context, kind *jobview.Kind, namespace string, limit int) (*history.RecordList, error)
+	Past(ctx context.Context, job JobRef) (*history.Record, error)
+	PastLogs(ctx context.Context, job JobRef, rank *int) (iter.Seq2[history.Line, error], error)
+	DeletePast(ctx context.Context, job JobRef) error
+
 	// Diagnose finds why a job does not run, Preflight whether a job can run; without an
 	// object it only checks the namespace.
 	Diagnose(ctx context.Context, job JobRef) (*preflight.Diagnosis, error)
@@ -85,6 +94,8 @@ type Options struct {
 	OperatorNamespace string
 	// Reports asks the operator; nil if the server has no connection to it.
 	Reports *jobreports.Client
+	// History has the records of finished jobs; nil if the server has no connection to it.
+	History *jobhistory.Client
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // Table has all rows.
-var Table = slices.Concat(restJobs(), restOthers, grpcMethods)
+var Table = slices.Concat(restJobs(), restHistory(), restOthers, grpcMethods)
 
 // restJobs are the routes of jobs, once for each kind.
 func restJobs() (rows []Operation) {
@@ -53,6 +53,22 @@ func restJobs() (rows []Operation) {
 				Operation{Call: "GET " + job + "/logs/worker/{index}", Verb: "get", Kind: name, Stream: StreamOnFollow},
 			)
 		}
+	}
+	return rows
+}
+
+// restHistory are the routes of the records of finished jobs, once for each kind. Logs are
+// sent line by line, and cannot be followed.
+func restHistory() (rows []Operation) {
+	for _, kind := range jobview.Kinds {
+		name, records := string(kind.Kind), namespaced+"/history/"+kind.Plural
+		record := records + "/{name}"
+		rows = append(rows,
+			Operation{Call: "GET " + records, Verb: "list", Kind: name},
+			Operation{Call: "GET " + record, Verb: "get", Kind: name},
+			Operation{Call: "GET " + record + "/logs", Verb: "get", Kind: name, Stream: StreamOnFollow},
+			Operation{Call: "DELETE " + record, Verb: "delete", Kind: name, Audit: AuditChange},
+		)
 	}
 	return rows
 }

@@ -114,7 +114,7 @@ func (s schemas) responses(route *route) schema {
 		success["content"] = content
 	}
 	responses := schema{strconv.Itoa(route.success): success}
-	if route.stream != nil {
+	if route.canFollow() {
 		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same data over a WebSocket: each message is a JSON object"}
 	}
 	for _, code := range slices.Concat(commonErrors, route.errors) {
@@ -138,10 +138,16 @@ func (s schemas) content(route *route) schema {
 	default:
 		result["application/json"] = schema{"schema": s.schemaOf(response)}
 	}
-	if route.stream != nil {
+	if route.canFollow() {
 		result["text/event-stream"] = text
 	}
 	return result
+}
+
+// canFollow reports whether a client can receive messages until one side ends the stream.
+func (r *route) canFollow() bool {
+	_, isWatch := r.response.(eventStream)
+	return isWatch || slices.ContainsFunc(r.parameters, func(one parameter) bool { return one.name == "follow" })
 }
 
 // schemaOf returns the schema of a body or a response.

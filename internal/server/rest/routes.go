@@ -51,6 +51,7 @@ func allRoutes() []*route {
 		routes = append(routes, jobRoutes(kind, namespaced)...)
 		routes = append(routes, aliases(kind)...)
 	}
+	routes = append(routes, historyRoutes()...)
 	routes = append(routes, namespaceRoutes()...)
 	routes = append(routes, runtimeRoutes()...)
 	return append(routes, watchRoutes()...)

@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ func (s schemas) of(kind reflect.Type) schema {
 		return schema{"type": "string", "format": "date-time"}
 	case reflect.TypeFor[resource.Quantity]():
 		return schema{"type": "string"}
+	case reflect.TypeFor[json.RawMessage]():
+		return schema{"type": "object"}
 	}
 	switch kind.Kind() {
 	case reflect.Pointer:

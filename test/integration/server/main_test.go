@@ -91,7 +91,8 @@ func startCluster(t testing.TB) *cluster {
 	}
 	cluster := &cluster{environment: environment, client: made, typed: typed}
 	cluster.create(t, deployed.UserRoles(t))
-	cluster.create(t, deployed.Manifests(t, "ClusterRole*/trireme-server"))
+	// With the history, the server has one more permission.
+	cluster.create(t, deployed.ManifestsWith(t, "complete", "ClusterRole*/trireme-server", "ClusterRole*/trireme-history"))
 	user, err := environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + deployed.Namespace + ":trireme-server",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + deployed.Namespace, "system:authenticated"},

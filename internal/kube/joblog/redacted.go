@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package jobservice
+package joblog
 
 import (
 	"iter"
@@ -9,15 +9,14 @@ import (
 	"strconv"
 
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
-	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// redactLines removes secrets from lines. The ranks of a container are separate sources:
+// Redacted removes secrets from lines. The ranks of a container are separate sources:
 // they may print the same key at the same time.
-func redactLines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
-	return func(yield func(joblog.Line, error) bool) {
+func Redacted(lines iter.Seq2[Line, error]) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
 		filter := redact.New()
-		open := map[string]joblog.Line{}
+		open := map[string]Line{}
 		for line, err := range lines {
 			if err != nil {
 				if flush(filter, open, yield) {
@@ -41,7 +40,7 @@ func redactLines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, err
 }
 
 // flush completes lines that were cut off. It returns false if the reader wants no more.
-func flush(filter *redact.Filter, open map[string]joblog.Line, yield func(joblog.Line, error) bool) bool {
+func flush(filter *redact.Filter, open map[string]Line, yield func(Line, error) bool) bool {
 	for _, source := range slices.Sorted(maps.Keys(open)) {
 		line := open[source]
 		line.Text, line.Continues = filter.Flush(source), false

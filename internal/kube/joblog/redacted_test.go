@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package jobservice
+package joblog
 
 import (
 	"fmt"
@@ -11,25 +11,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
-	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
 // fromLines returns a stream of lines, which ends with an error if there is one.
-func fromLines(lines []joblog.Line, err error) iter.Seq2[joblog.Line, error] {
-	return func(yield func(joblog.Line, error) bool) {
+func fromLines(lines []Line, err error) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
 		for _, line := range lines {
 			if !yield(line, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(joblog.Line{}, err)
+			yield(Line{}, err)
 		}
 	}
 }
 
-// read returns the redacted lines, as pod: text, and the error.
-func read(lines iter.Seq2[joblog.Line, error]) (shown []string) {
+// shownOf returns the redacted lines, as pod: text, and the error.
+func shownOf(lines iter.Seq2[Line, error]) (shown []string) {
 	for line, err := range lines {
 		if err != nil {
 			return append(shown, "error: "+err.Error())
@@ -52,7 +51,7 @@ func keyLines(kind string, lines int) []string {
 func TestKeysOfManyLines(t *testing.T) {
 	for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"} {
 		t.Run(kind, func(t *testing.T) {
-			var lines []joblog.Line
+			var lines []Line
 			var want []string
 			for i, text := range keyLines(kind, 30) {
 				shown := redact.Mark
@@ -60,13 +59,13 @@ func TestKeysOfManyLines(t *testing.T) {
 					shown = text
 				}
 				for _, rank := range []int{0, 1} {
-					lines = append(lines, joblog.Line{Pod: "a", Rank: rank, Text: text}, joblog.Line{Pod: "b", Rank: rank, Text: fmt.Sprint("loss ", i)})
+					lines = append(lines, Line{Pod: "a", Rank: rank, Text: text}, Line{Pod: "b", Rank: rank, Text: fmt.Sprint("loss ", i)})
 					want = append(want, fmt.Sprintf("a/%d %s", rank, shown), fmt.Sprintf("b/%d loss %d", rank, i))
 				}
 			}
-			lines = append(lines, joblog.Line{Pod: "a", Text: "trains on"})
+			lines = append(lines, Line{Pod: "a", Text: "trains on"})
 			want = append(want, "a/0 trains on")
-			if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
+			if diff := cmp.Diff(want, shownOf(Redacted(fromLines(lines, nil)))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -75,15 +74,15 @@ func TestKeysOfManyLines(t *testing.T) {
 
 // If a stream ends or fails within a line, the held-back text is returned.
 func TestStreamsEndInALine(t *testing.T) {
-	lines := []joblog.Line{{Pod: "b", Text: "half a token=a1b2", Continues: true}, {Pod: "a", Text: "well", Continues: true}, {Pod: "b", Text: "c3d4", Continues: true}}
+	lines := []Line{{Pod: "b", Text: "half a token=a1b2", Continues: true}, {Pod: "a", Text: "well", Continues: true}, {Pod: "b", Text: "c3d4", Continues: true}}
 	want := []string{"b/0 ", "a/0 ", "b/0 ", "a/0 well", "b/0 half a token=[redacted]"}
-	if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
+	if diff := cmp.Diff(want, shownOf(Redacted(fromLines(lines, nil)))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(append(want, "error: broken"), read(redactLines(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
+	if diff := cmp.Diff(append(want, "error: broken"), shownOf(Redacted(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
 		t.Error(diff)
 	}
-	for range redactLines(fromLines(lines, nil)) {
+	for range Redacted(fromLines(lines, nil)) {
 		break
 	}
 }
