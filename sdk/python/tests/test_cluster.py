@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -207,6 +209,63 @@ def test_map(client: trireme.Client) -> None:
     array.delete()
 
 
+def where() -> tuple[int, int, str]:
+    import socket
+
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1), socket.gethostname()
+
+
+def test_allocation(client: trireme.Client, namespace: str) -> None:
+    shown = Shown()
+    with client.allocate(nodes=2, slots=2, output=shown, **SMALL) as ranks:
+        pods = [f"{ranks.name}-worker-0-{rank // 2}" for rank in range(4)]
+        assert ranks.run(where) == [(rank, 4, pod) for rank, pod in enumerate(pods)]
+        assert ranks.run(train, lr=0.5) == [(rank, 5.0) for rank in range(4)]
+        assert [r["step"] for r in shown.reports] == [0, 1, 2, 3, 4]
+        assert {(rank, f"hello from {rank}") for rank in range(4)} <= set(shown.lines)
+        with pytest.raises(trireme.JobFailed, match="raised DataError") as raised:
+            ranks.run(fail_on_rank_3)
+        assert raised.value.rank == 3 and raised.value.node and raised.value.exception.path == "/data/part-3"
+        with pytest.raises(trireme.JobFailed) as raised:
+            ranks.run(os.kill, 0, 9)
+        assert raised.value.reason == "WorkerFailed"
+        assert ranks.run(where) == [(rank, 4, pod) for rank, pod in enumerate(pods)]
+        log = client._jobs.log(ranks.status.launcher_pod_status.name, namespace, {})
+        assert "hello from 3" in log and "trireme-result" not in log
+    with contextlib.suppress(errors.NotFoundError):
+        client._jobs.wait_deleted(ranks.name, namespace, WAIT)
+    deadline = time.monotonic() + WAIT
+    while client._jobs.pods(ranks.name, namespace) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not client._jobs.pods(ranks.name, namespace)
+
+
+def sleep() -> None:
+    print("begun", flush=True)
+    time.sleep(1000)
+
+
+class Interrupting(Shown):
+    """Plays a user who presses Ctrl-C when the function has begun."""
+
+    def line(self, rank: int | None, line: str) -> None:
+        if "begun" in line:
+            raise KeyboardInterrupt
+
+
+def test_interrupted_call_of_an_allocation(client: trireme.Client, namespace: str) -> None:
+    ranks = client.allocate(output=Interrupting(), max_idle_seconds=10, **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        ranks.run(sleep)
+    # The idle time begins when the call has ended.
+    assert client._jobs.wait(ranks.name, namespace, WAIT).status.phase == "Succeeded"
+    with pytest.raises(errors.AllocationEndedError):
+        ranks.run(sleep)
+    ranks.close()
+
+
 def test_preflight(client: trireme.Client, namespace: str) -> None:
     quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "40"}}}
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
@@ -327,6 +386,13 @@ def test_permissions(client: trireme.Client, namespace: str) -> None:
     job = scientist.run(square, 3, **SMALL)
     assert job.follow(Shown()).results(WAIT) == [9]
     job.delete()
+    with pytest.raises(errors.ForbiddenError, match="create and get pods/exec"):
+        scientist.allocate(**SMALL)
+    rules = [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}]
+    kube.create(base + "/roles", {"metadata": {"name": "allocates"}, "rules": rules})
+    bind("allocates", "Role", "allocates")
+    with scientist.allocate(output=Shown(), **SMALL) as ranks:
+        assert ranks.run(square, 3) == [9]
 
 
 def test_follow_uses_one_watch(client: trireme.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ class Runtime:
     num_nodes: int | None
     slots_per_worker: int | None
     image: str | None = None
+    launcher_command: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, item: TrainingRuntime | ClusterTrainingRuntime) -> Runtime:
@@ -69,6 +70,7 @@ class Runtime:
         template = item.spec.template.spec if item.spec.template else None
         jobs = {job.name: job.template for job in template.replicated_jobs} if template else {}
         containers = jobs.get("launcher", {}).get("spec", {}).get("containers", [])
+        launcher = containers[0] if containers else {}
         return cls(
             name=item.metadata.name,
             kind=item.kind or type(item).__name__,
@@ -77,7 +79,8 @@ class Runtime:
             mpi_implementation=policy.mpi_implementation if policy else None,
             num_nodes=policy.num_nodes if policy else None,
             slots_per_worker=policy.slots_per_worker if policy else None,
-            image=containers[0].get("image") if containers else None,
+            image=launcher.get("image"),
+            launcher_command=[*launcher.get("command", []), *launcher.get("args", [])],
         )
 
 
