@@ -10,9 +10,11 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import trireme
 from tests import images
@@ -264,6 +266,59 @@ def test_interrupted_call_of_an_allocation(client: trireme.Client, namespace: st
     with pytest.raises(errors.AllocationEndedError):
         ranks.run(sleep)
     ranks.close()
+
+
+TEN_LINES = """
+from trireme import Client
+def train(lr):
+    from mpi4py import MPI; import trireme
+    for step in range(3):
+        trireme.report(step=step, of=3, loss=1 / (step + 1))
+    return MPI.COMM_WORLD.rank
+job = Client().run(train, lr=0.1, nodes=2, slots=2, code=".", **SETTINGS)
+job.follow()
+print(job.results())
+"""
+
+
+def test_ten_lines_in_a_pod(client: trireme.Client, namespace: str) -> None:
+    """With the identity of the pod, as in a notebook on the cluster. The package comes from this machine."""
+    kube, core = client._kube, f"/api/v1/namespaces/{namespace}"
+    kube.create(f"{core}/serviceaccounts", {"metadata": {"name": "notebook"}})
+    binding = {
+        "metadata": {"name": "notebook"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": "notebook", "namespace": namespace}],
+    }
+    kube.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
+    folders = {"sdk": str(Path(trireme.__file__).parent.parent), "packages": str(Path(yaml.__file__).parent.parent)}
+    container = {
+        "name": "notebook",
+        "image": IMAGE,
+        "command": ["python3", "-c", f"SETTINGS = {SMALL!r}\n{TEN_LINES}"],
+        "workingDir": "/work",
+        "env": [{"name": "PYTHONPATH", "value": "/sdk:/packages"}, {"name": "TRIREME_IMAGE", "value": IMAGE}],
+        "volumeMounts": [
+            {"name": "work", "mountPath": "/work"},
+            *({"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders),
+        ],
+    }
+    spec = {
+        "serviceAccountName": "notebook",
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [
+            {"name": "work", "emptyDir": {}},
+            *({"name": name, "hostPath": {"path": path}} for name, path in folders.items()),
+        ],
+    }
+    kube.create(f"{core}/pods", {"metadata": {"name": "notebook"}, "spec": spec})
+    deadline = time.monotonic() + WAIT
+    while (phase := kube.get(f"{core}/pods/notebook")["status"]["phase"]) not in ("Succeeded", "Failed"):
+        assert time.monotonic() < deadline, phase
+        time.sleep(0.5)
+    log = kube.text(f"{core}/pods/notebook/log")
+    assert phase == "Succeeded" and log.endswith("[0, 1, 2, 3]\n") and "step 2 of 3" in log, log
 
 
 def test_preflight(client: trireme.Client, namespace: str) -> None:
