@@ -645,7 +645,7 @@ class Client:
             ttl_seconds_after_finished=delete_after_seconds,
         )
         if preflight:
-            return self._plan(manifest, packed)
+            return self._plan(manifest, packed, chosen)
         return self._submit(manifest, packed, ranks)
 
     def _manifest(self, command: list[str], **settings: Any) -> JSON:
@@ -779,7 +779,7 @@ class Client:
             if isinstance(error, errors.TrainingSDKException):
                 error.remedy = f"Job {name} in namespace {self.namespace} may exist: delete it"
 
-    def _plan(self, manifest: JSON, packed: Payload) -> Plan:
+    def _plan(self, manifest: JSON, packed: Payload, runtime: Runtime) -> Plan:
         self._jobs.create(self.namespace, manifest, dry_run=True)
         used, _ = self._kube.items(f"/api/v1/namespaces/{self.namespace}/resourcequotas")
         quotas = [
@@ -792,7 +792,7 @@ class Client:
             for quota in used
             for key, hard in quota.get("status", {}).get("hard", {}).items()
         ]
-        return Plan(manifest, packed.size, _totals(manifest), quotas)
+        return Plan(manifest, packed.size, _totals(manifest, runtime), quotas)
 
     def map(self, func: Callable[..., Any], items: Iterable[Any], /, **settings: Any) -> JobArray:
         """Submits one job for each item, `func(item)`, with the settings of `run`.
@@ -913,16 +913,18 @@ def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
     }
 
 
-def _totals(manifest: JSON) -> dict[str, float]:
-    """Returns the pods and the requests of a job that the manifest itself has."""
+def _totals(manifest: JSON, runtime: Runtime) -> dict[str, float]:
+    """Returns the pods and the requests of a job. The runtime has those that the manifest does not have."""
     trainer = manifest["spec"]["trainer"]
     totals: dict[str, float] = {
         "pods": trainer["numNodes"] + 1,
         "ranks": trainer["numNodes"] * trainer["slotsPerWorker"],
     }
-    launcher = manifest["spec"].get("launcher", {}).get("resources", {})
-    for amounts, pods in ((trainer.get("resourcesPerNode", {}), trainer["numNodes"]), (launcher, 1)):
-        for name, amount in (amounts.get("requests") or amounts.get("limits") or {}).items():
+    worker = trainer.get("resourcesPerNode", runtime.worker_resources)
+    launcher = manifest["spec"].get("launcher", {}).get("resources", runtime.launcher_resources)
+    for amounts, pods in ((worker, trainer["numNodes"]), (launcher, 1)):
+        # As in Kubernetes, a limit without a request is also the request.
+        for name, amount in {**amounts.get("limits", {}), **amounts.get("requests", {})}.items():
             totals[name] = totals.get(name, 0) + quantity(amount) * pods
     return totals
 

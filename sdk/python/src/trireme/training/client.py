@@ -63,14 +63,20 @@ class Runtime:
     slots_per_worker: int | None
     image: str | None = None
     launcher_command: list[str] = field(default_factory=list)
+    launcher_resources: JSON = field(default_factory=dict)
+    worker_resources: JSON = field(default_factory=dict)
 
     @classmethod
     def of(cls, item: TrainingRuntime | ClusterTrainingRuntime) -> Runtime:
         policy = item.spec.ml_policy
         template = item.spec.template.spec if item.spec.template else None
         jobs = {job.name: job.template for job in template.replicated_jobs} if template else {}
-        containers = jobs.get("launcher", {}).get("spec", {}).get("containers", [])
-        launcher = containers[0] if containers else {}
+
+        def container(role: str) -> JSON:
+            containers: list[JSON] = jobs.get(role, {}).get("spec", {}).get("containers", [])
+            return containers[0] if containers else {}
+
+        launcher, worker = container("launcher"), container("worker")
         return cls(
             name=item.metadata.name,
             kind=item.kind or type(item).__name__,
@@ -81,6 +87,8 @@ class Runtime:
             slots_per_worker=policy.slots_per_worker if policy else None,
             image=launcher.get("image"),
             launcher_command=[*launcher.get("command", []), *launcher.get("args", [])],
+            launcher_resources=launcher.get("resources", {}),
+            worker_resources=worker.get("resources", {}),
         )
 
 
