@@ -22,7 +22,7 @@ import trireme
 from tests.conftest import RUNTIME
 from tests.fakeapi import FakeAPI
 from tests.test_run import Shown, local
-from trireme import _allocation, _payload, _results, errors
+from trireme import _allocation, _launcher, _payload, _results, errors
 from trireme._allocation import Ranks, mpirun_of, split_frame
 from trireme.run import Client
 
@@ -303,8 +303,60 @@ def test_mpirun_of(launcher: list[str], want: tuple[list[str], list[str]]) -> No
     assert mpirun_of(launcher, 4) == want
 
 
+def relay(command: list[str], answer: bool) -> list[bytes]:
+    """Returns the kinds of the frames that a client gets while a command runs. It answers each of them, or none."""
+    here, there = socket.socketpair()
+    kinds: list[bytes] = []
+
+    def read() -> None:
+        buffer = b""
+        # The other end may be closed before all was read.
+        with contextlib.suppress(OSError):
+            while data := here.recv(1 << 16):
+                buffer += data
+                while frame := split_frame(buffer):
+                    kinds.append(frame[0])
+                    buffer = frame[2]
+                    if answer:
+                        here.send(b"h")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        _launcher._run(there, command)
+    finally:
+        there.close()
+        reader.join()
+        here.close()
+    return kinds
+
+
+def test_heartbeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_launcher, "HEARTBEAT_SECONDS", 0.01)
+    go = tmp_path / "go"
+    monkeypatch.setattr(_launcher, "_hear", lambda connection: (connection.recv(1), go.touch()))
+    # The command ends once an answer has come.
+    kinds = relay(["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.01; done; echo end"], answer=True)
+    assert b"h" in kinds and kinds.count(b"o") == 1
+    monkeypatch.setattr(_launcher, "LOST_SECONDS", 0.1)
+    with pytest.raises(_launcher.ClientLost):
+        relay(["sleep", "1000"], answer=False)
+
+
+def test_noise_and_results_are_not_in_the_log(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    here, there = socket.socketpair()
+    noise = b"[a:1] plm:rsh: Warning: setpgid(2,2) failed in parent with errno=Permission denied(13)\n"
+    with here, there:
+        assert _launcher._forward(there, noise + b"one\ntrireme-result: x\ntw", is_last=False) == b"tw"
+        assert _launcher._forward(there, b"two", is_last=True) == b""
+        frames = here.recv(1000)
+        kind, data, frames = split_frame(frames) or (b"", b"", b"")
+        assert (kind, data) == (b"o", b"one\ntrireme-result: x\n") and split_frame(frames) == (b"o", b"two\n", b"")
+    assert capfdbinary.readouterr().out == b"one\ntwo\n"
+
+
 def test_frames() -> None:
-    frame = _allocation._launcher.FRAME.pack(b"o", 3) + b"abc"
+    frame = _launcher.FRAME.pack(b"o", 3) + b"abc"
     for size in range(len(frame)):
         assert split_frame(frame[:size]) is None
     assert split_frame(frame + b"x") == (b"o", b"abc", b"x")

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import selectors
-import shutil
 import signal
 import socket
 import struct
@@ -38,7 +37,7 @@ HEARTBEAT_SECONDS = 5.0
 # A client that is silent for so long is lost, and its call ends.
 LOST_SECONDS = 60.0
 # How long the server may take to start after its container.
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 60.0
 STOP_SECONDS = 10.0
 PARALLEL_COPIES = 64
 MAX_LINE = 1 << 20
@@ -66,11 +65,14 @@ def serve(folder: str, flags: List[str]) -> int:
     # SystemExit ends mpirun before the launcher exits.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     path = socket_path()
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    directory, starting = os.path.dirname(path), os.path.dirname(path) + ".starting"
+    os.mkdir(starting, mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
+        listener.bind(os.path.join(starting, os.path.basename(path)))
         listener.listen(1)
         listener.settimeout(settings["idle"])
+        # From now on, the directory tells that the server has started.
+        os.rename(starting, directory)
         print("trireme: waiting for calls", flush=True)
         try:
             while True:
@@ -81,7 +83,7 @@ def serve(folder: str, flags: List[str]) -> int:
             print("trireme: no call for %d s, ending the allocation" % settings["idle"], flush=True)
             return 0
         finally:
-            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+            os.unlink(path)
 
 
 def _serve(connection: socket.socket, folder: str, mpirun: List[str]) -> None:
@@ -252,7 +254,8 @@ def _connect(deadline: float) -> Optional[socket.socket]:
             return connection
         except OSError:
             connection.close()
-            if time.monotonic() > deadline:
+            has_ended = os.path.isdir(os.path.dirname(socket_path()))
+            if has_ended or time.monotonic() > deadline:
                 return None
             time.sleep(0.05)
 
