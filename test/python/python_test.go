@@ -73,7 +73,7 @@ func testNotebook(t *testing.T) {
 	run(t, "command -v chromium || tools/apt-install chromium")
 	run(t, "make web/node_modules/.package-lock.json && bin/cluster image mpi notebook")
 	command := exec.CommandContext(t.Context(), "sdk/python/tools/notebook")
-	command.Dir, command.Env = localcluster.Repository, append(os.Environ(), "NOTEBOOK_PORT=18888")
+	command.Dir, command.Env = localcluster.Repository, append(os.Environ(), "NOTEBOOK_PORT=0")
 	// kubectl, which it starts, would otherwise continue.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }

@@ -73,6 +73,8 @@ const browser = await chromium.launch({
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
 try {
   await page.goto(new URL(`/lab/tree/${name}${address.search}`, address).href, slow);
+  // A kernel that is still starting may ignore the cell.
+  await page.getByText('| Idle').first().waitFor(slow);
   await page.locator('.jp-Notebook .cm-content').first().click(slow);
   await page.keyboard.press('Shift+Enter');
   const values = await progressValues(page);
