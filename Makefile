@@ -18,6 +18,13 @@ PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
 demo: bin/cluster ## Start the local cluster, install the operator and train a network on four workers
 	@demo/run
 
+.PHONY: notebook
+notebook: bin/cluster ## Start JupyterLab with the Python package on the local cluster, and serve it on this machine (root)
+	@bin/cluster up
+	@bin/cluster image mpi notebook
+	@env -u KUBECONFIG $(MAKE) --no-print-directory install
+	@sdk/python/tools/notebook
+
 ##@ Local cluster
 
 .PHONY: cluster

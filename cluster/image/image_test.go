@@ -97,7 +97,7 @@ func TestHostTools(t *testing.T) {
 
 func TestDefinitions(t *testing.T) {
 	got := map[string]string{}
-	for _, def := range append(MPI(), Digits(), Horovod(), MPITest("amd64"), MPITest("arm64")) {
+	for _, def := range append(MPI(), Digits(), Notebook(), Horovod(), MPITest("amd64"), MPITest("arm64")) {
 		got[def.Name] = def.Ref
 		if len(def.Pip) > 0 && def.Python == "" {
 			t.Errorf("image %s has wheels but no Python version", def.Name)
@@ -114,6 +114,7 @@ func TestDefinitions(t *testing.T) {
 		"mpich":          "trireme.local/mpich:4",
 		"intelmpi":       "trireme.local/intelmpi:2021",
 		"digits":         "trireme.local/digits:1",
+		"notebook":       "trireme.local/notebook:1",
 		"horovod":        "trireme.local/horovod:0.28.1",
 		"mpi-test-amd64": "trireme.local/mpi-test:1",
 		"mpi-test-arm64": "trireme.local/mpi-test:1",

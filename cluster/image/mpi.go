@@ -70,6 +70,29 @@ func Digits() Definition {
 	}
 }
 
+// Notebook returns the image of make notebook: JupyterLab with what the Python package
+// needs, but without the package itself, which changes more often. Its pods are notebook
+// and ranks: both have the same Python and packages.
+func Notebook() Definition {
+	return Definition{
+		Name:  "notebook",
+		Ref:   "trireme.local/notebook:1",
+		Suite: "trixie",
+		Packages: []string{
+			"openmpi-bin", "python3", "python3-mpi4py", "python3-numpy", "python3-pandas", "python3-sklearn", "python3-pip", "ca-certificates",
+		},
+		Exclude: gpuCompiler(),
+		Hooks: []string{
+			// The host's package index may have a certificate that only the host trusts.
+			`cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/"`,
+			`chroot "$1" python3 -m pip install --no-cache-dir --break-system-packages --progress-bar=off --ignore-installed ` +
+				`jupyterlab==4.6.6 cloudpickle==3.1.2 kubernetes==37.0.2 rich==15.0.0 urllib3==2.8.0 websocket-client==1.9.2`,
+			`rm -rf "$1"/tmp/*`,
+		},
+		Env: commonEnv("SHELL=/bin/bash"),
+	}
+}
+
 // Horovod returns the image of its benchmark: Keras, and a Horovod that speaks MPI
 // only. Horovod has no wheels, so it is compiled in the image itself, against the
 // MPI, Python and TensorFlow that it will meet.

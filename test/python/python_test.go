@@ -5,9 +5,12 @@
 package python
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
+	"syscall"
 	"testing"
 
 	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
@@ -39,6 +42,59 @@ func TestOnCluster(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	t.Log(run(t, `eval "$(bin/cluster env)"; sdk/python/tools/test cluster -q`))
+	if isThorough() {
+		t.Run("notebook in a browser", testNotebook)
+	}
+}
+
+// isThorough tells whether tests that take long and rarely break run too: make test-all
+// has it.
+func isThorough() bool { return os.Getenv("THOROUGH") != "" }
+
+// TestVersions runs the unit tests with each Python that the package supports and that is
+// on this machine.
+func TestVersions(t *testing.T) {
+	if !isThorough() {
+		t.Skip("it takes minutes; make test-all runs it")
+	}
+	for _, python := range []string{"python3.10", "python3.11", "python3.12", "python3.13"} {
+		t.Run(python, func(t *testing.T) {
+			if output, err := localcluster.Shell(python + " --version"); err != nil {
+				t.Skip(output)
+			}
+			t.Log(run(t, "PYTHON="+python+" sdk/python/tools/test unit -q"))
+		})
+	}
+	t.Log(run(t, "sdk/python/tools/test types"))
+}
+
+// testNotebook runs a function in a cell of JupyterLab, in a real Chromium.
+func testNotebook(t *testing.T) {
+	run(t, "command -v chromium || tools/apt-install chromium")
+	run(t, "make web/node_modules/.package-lock.json && bin/cluster image mpi notebook")
+	command := exec.CommandContext(t.Context(), "sdk/python/tools/notebook")
+	command.Dir, command.Env = localcluster.Repository, append(os.Environ(), "NOTEBOOK_PORT=0")
+	// kubectl, which it starts, would otherwise continue.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The context has ended the program before.
+	t.Cleanup(func() { _ = command.Wait() })
+	var address string
+	for lines := bufio.NewScanner(output); address == "" && lines.Scan(); {
+		address = regexp.MustCompile(`http://\S+`).FindString(lines.Text())
+	}
+	if address == "" {
+		t.Fatal("tools/notebook printed no address; its messages are above")
+	}
+	t.Log(run(t, "NOTEBOOK='"+address+"' web/npm run --silent test-notebook"))
 }
 
 // run runs a line in the repository's folder, and fails the test if it fails.

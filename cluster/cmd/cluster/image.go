@@ -31,8 +31,8 @@ func imageMPICommand(o *options) *cobra.Command {
 	byDefault := definitionNames(image.MPI())
 	return &cobra.Command{
 		Use: "mpi [NAME...]",
-		Short: fmt.Sprintf("Build and load MPI images (default: %s), the image of the demo (%s) or of a benchmark (%s)",
-			strings.Join(byDefault, ", "), image.Digits().Name, image.Horovod().Name),
+		Short: fmt.Sprintf("Build and load MPI images (default: %s), the image of the demo (%s), of make notebook (%s) or of a benchmark (%s)",
+			strings.Join(byDefault, ", "), image.Digits().Name, image.Notebook().Name, image.Horovod().Name),
 		ValidArgs: definitionNames(allImages()),
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			wanted, err := wantedImages(arguments)
@@ -45,7 +45,7 @@ func imageMPICommand(o *options) *cobra.Command {
 }
 
 func allImages() []image.Definition {
-	return append(image.MPI(), image.Digits(), image.Horovod(), image.MPITest("amd64"), image.MPITest("arm64"))
+	return append(image.MPI(), image.Digits(), image.Notebook(), image.Horovod(), image.MPITest("amd64"), image.MPITest("arm64"))
 }
 
 func imageBuildCommand(o *options) *cobra.Command {

@@ -69,7 +69,7 @@ func TestBadWordsGetHelp(t *testing.T) {
 		want      string
 	}{
 		"a component that is none":      {[]string{"logs", "kubelt"}, `component "kubelt" does not exist; use one of: etcd, kube-apiserver`},
-		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `image "openmpi6" does not exist; use one of: openmpi4, openmpi5, mpich, intelmpi, digits, horovod`},
+		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `image "openmpi6" does not exist; use one of: openmpi4, openmpi5, mpich, intelmpi, digits, notebook, horovod`},
 		"a name that does not fit":      {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
 		"a block of another size":       {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be the start of an IPv4 /16`},
 		"a command that is none":        {[]string{"upp"}, `unknown command "upp"`},

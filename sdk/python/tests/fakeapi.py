@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import copy
+import hashlib
 import json
+import os
 import re
+import struct
+import subprocess
 import threading
+import time
 import uuid
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -36,6 +44,10 @@ class FakeAPI:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.bodies: list[JSON] = []
         self.closing = False
+        # What the caller may do, and the commands in containers by those that run here instead.
+        self.allowed = True
+        self.commands: Callable[[list[str]], list[str]] = lambda command: command
+        self.environment: dict[str, str] = {}
         api = self
 
         class Handler(_Handler):
@@ -189,6 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
         namespace = namespace or ""
         if part == "log":
             return self._log(name, query)
+        if part == "exec":
+            return self._exec(parse_qs(parts.query)["command"])
+        if plural == "selfsubjectaccessreviews":
+            return self._answer(201, {"status": {"allowed": self.fake.allowed}})
         if self.command == "POST":
             return self._create(plural, namespace, body, query)
         if query.get("watch") == "true":
@@ -237,6 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _watch(self, plural: str, namespace: str, query: dict[str, str]) -> None:
         self._begin()
         seen = int(query["resourceVersion"])
+        deadline = time.monotonic() + int(query["timeoutSeconds"])
         try:
             while True:
                 with self.fake.changed:
@@ -251,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
                     seen = version
                     if selected(item, query):
                         self._chunk(json.dumps({"type": kind, "object": item}).encode() + b"\n")
-                if self.fake.closing:
+                if self.fake.closing or time.monotonic() > deadline:
                     return self._chunk(b"")
         except OSError:
             self.close_connection = True
@@ -292,6 +309,67 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._chunk(b"")
         except OSError:
             self.close_connection = True
+
+    def _exec(self, command: list[str]) -> None:
+        """Runs a command here, with a WebSocket as its input and output."""
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Protocol", self.headers["Sec-WebSocket-Protocol"])
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.close_connection = True
+        process = subprocess.Popen(
+            self.fake.commands(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **self.fake.environment},
+        )
+        threads = [threading.Thread(target=self._copy_output, args=(process, channel)) for channel in (1, 2)]
+        for thread in threads:
+            thread.start()
+        input_thread = threading.Thread(target=self._copy_input, args=(process,), daemon=True)
+        input_thread.start()
+        for thread in threads:
+            thread.join()
+        code = process.wait()
+        end = {"status": "Failure" if code else "Success", "message": f"exit code {code}"}
+        with contextlib.suppress(OSError):
+            self._message(bytes([3]) + json.dumps(end).encode())
+        input_thread.join()
+
+    def _copy_output(self, process: subprocess.Popen[bytes], channel: int) -> None:
+        stream = process.stdout if channel == 1 else process.stderr
+        with contextlib.suppress(OSError), stream:
+            while data := os.read(stream.fileno(), 1 << 16):
+                self._message(bytes([channel]) + data)
+
+    def _message(self, data: bytes) -> None:
+        size = len(data)
+        head = (
+            bytes([0x82, size])
+            if size < 126
+            else struct.pack(">BBH" if size < 1 << 16 else ">BBQ", 0x82, 126 if size < 1 << 16 else 127, size)
+        )
+        with self.fake.changed:
+            self.wfile.write(head + data)
+
+    def _copy_input(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError, struct.error), process.stdin:
+            while True:
+                first, size = struct.unpack(">BB", self.rfile.read(2))
+                size &= 127
+                if size > 125:
+                    (size,) = struct.unpack(">H" if size == 126 else ">Q", self.rfile.read(2 if size == 126 else 8))
+                mask = self.rfile.read(4)
+                data = self.rfile.read(size)
+                if first & 15 == 8:
+                    return
+                plain = bytes(byte ^ mask[index % 4] for index, byte in enumerate(data))
+                process.stdin.write(plain[1:])
+                process.stdin.flush()
 
 
 def stamp(index: int) -> str:

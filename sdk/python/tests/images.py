@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of the local cluster by the Python that they have. `python -m tests.images` exits with 3, and says why, if none
-has this one."""
+"""Images of the local cluster by the Python that they have. `python -m tests.images` exits with 3, and says why, if
+none has this one."""
 
 from __future__ import annotations
 

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import trireme
 from tests import images
@@ -207,6 +211,116 @@ def test_map(client: trireme.Client) -> None:
     array.delete()
 
 
+def where() -> tuple[int, int, str]:
+    import socket
+
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1), socket.gethostname()
+
+
+def test_allocation(client: trireme.Client, namespace: str) -> None:
+    shown = Shown()
+    with client.allocate(nodes=2, slots=2, output=shown, **SMALL) as ranks:
+        pods = [f"{ranks.name}-worker-0-{rank // 2}" for rank in range(4)]
+        assert ranks.run(where) == [(rank, 4, pod) for rank, pod in enumerate(pods)]
+        assert ranks.run(train, lr=0.5) == [(rank, 5.0) for rank in range(4)]
+        assert [r["step"] for r in shown.reports] == [0, 1, 2, 3, 4]
+        assert {(rank, f"hello from {rank}") for rank in range(4)} <= set(shown.lines)
+        with pytest.raises(trireme.JobFailed, match="raised DataError") as raised:
+            ranks.run(fail_on_rank_3)
+        assert raised.value.rank == 3 and raised.value.node and raised.value.exception.path == "/data/part-3"
+        with pytest.raises(trireme.JobFailed) as raised:
+            ranks.run(os.kill, 0, 9)
+        assert raised.value.reason == "WorkerFailed"
+        assert ranks.run(where) == [(rank, 4, pod) for rank, pod in enumerate(pods)]
+        log = client._jobs.log(ranks.status.launcher_pod_status.name, namespace, {})
+        assert "hello from 3" in log and "trireme-result" not in log
+    with contextlib.suppress(errors.NotFoundError):
+        client._jobs.wait_deleted(ranks.name, namespace, WAIT)
+    deadline = time.monotonic() + WAIT
+    while client._jobs.pods(ranks.name, namespace) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not client._jobs.pods(ranks.name, namespace)
+
+
+def sleep() -> None:
+    print("begun", flush=True)
+    time.sleep(1000)
+
+
+class Interrupting(Shown):
+    """Plays a user who presses Ctrl-C when the function has begun."""
+
+    def line(self, rank: int | None, line: str) -> None:
+        if "begun" in line:
+            raise KeyboardInterrupt
+
+
+def test_interrupted_call_of_an_allocation(client: trireme.Client, namespace: str) -> None:
+    ranks = client.allocate(output=Interrupting(), max_idle_seconds=10, **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        ranks.run(sleep)
+    # The idle time begins when the call has ended.
+    assert client._jobs.wait(ranks.name, namespace, WAIT).status.phase == "Succeeded"
+    with pytest.raises(errors.AllocationEndedError):
+        ranks.run(sleep)
+    ranks.close()
+
+
+TEN_LINES = """
+from trireme import Client
+def train(lr):
+    from mpi4py import MPI; import trireme
+    for step in range(3):
+        trireme.report(step=step, of=3, loss=1 / (step + 1))
+    return MPI.COMM_WORLD.rank
+job = Client().run(train, lr=0.1, nodes=2, slots=2, code=".", **SETTINGS)
+job.follow()
+print(job.results())
+"""
+
+
+def test_ten_lines_in_a_pod(client: trireme.Client, namespace: str) -> None:
+    """With the identity of the pod, as in a notebook on the cluster. The package comes from this machine."""
+    kube, core = client._kube, f"/api/v1/namespaces/{namespace}"
+    kube.create(f"{core}/serviceaccounts", {"metadata": {"name": "notebook"}})
+    binding = {
+        "metadata": {"name": "notebook"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": "notebook", "namespace": namespace}],
+    }
+    kube.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
+    folders = {"sdk": str(Path(trireme.__file__).parent.parent), "packages": str(Path(yaml.__file__).parent.parent)}
+    container = {
+        "name": "notebook",
+        "image": IMAGE,
+        "command": ["python3", "-c", f"SETTINGS = {SMALL!r}\n{TEN_LINES}"],
+        "workingDir": "/work",
+        "env": [{"name": "PYTHONPATH", "value": "/sdk:/packages"}, {"name": "TRIREME_IMAGE", "value": IMAGE}],
+        "volumeMounts": [
+            {"name": "work", "mountPath": "/work"},
+            *({"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders),
+        ],
+    }
+    spec = {
+        "serviceAccountName": "notebook",
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [
+            {"name": "work", "emptyDir": {}},
+            *({"name": name, "hostPath": {"path": path}} for name, path in folders.items()),
+        ],
+    }
+    kube.create(f"{core}/pods", {"metadata": {"name": "notebook"}, "spec": spec})
+    deadline = time.monotonic() + WAIT
+    while (phase := kube.get(f"{core}/pods/notebook")["status"]["phase"]) not in ("Succeeded", "Failed"):
+        assert time.monotonic() < deadline, phase
+        time.sleep(0.5)
+    log = kube.text(f"{core}/pods/notebook/log")
+    assert phase == "Succeeded" and log.endswith("[0, 1, 2, 3]\n") and "step 2 of 3" in log, log
+
+
 def test_preflight(client: trireme.Client, namespace: str) -> None:
     quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "40"}}}
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
@@ -327,6 +441,13 @@ def test_permissions(client: trireme.Client, namespace: str) -> None:
     job = scientist.run(square, 3, **SMALL)
     assert job.follow(Shown()).results(WAIT) == [9]
     job.delete()
+    with pytest.raises(errors.ForbiddenError, match="create and get pods/exec"):
+        scientist.allocate(**SMALL)
+    rules = [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}]
+    kube.create(base + "/roles", {"metadata": {"name": "allocates"}, "rules": rules})
+    bind("allocates", "Role", "allocates")
+    with scientist.allocate(output=Shown(), **SMALL) as ranks:
+        assert ranks.run(square, 3) == [9]
 
 
 def test_follow_uses_one_watch(client: trireme.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import json
 import os
@@ -26,6 +27,7 @@ import pytest
 from rich.console import Console
 
 import trireme
+from tests.conftest import RUNTIME
 from tests.fakeapi import FakeAPI
 from trireme import _payload, _results, display, errors
 from trireme._payload import payload
@@ -443,6 +445,23 @@ def test_preflight(client: Client, api: FakeAPI) -> None:
     assert plan.totals == {"pods": 3, "ranks": 4, "cpu": 2.0}
     assert "quota q: pods 3 of 10 used" in str(plan) and "<td>q</td>" in plan._repr_html_()
     assert not [key for key in api.objects if key[0] in ("trainjobs", "secrets")]
+
+
+def test_preflight_with_the_resources_of_the_runtime(client: Client, api: FakeAPI) -> None:
+    runtime = copy.deepcopy(RUNTIME)
+    amounts = {
+        "launcher": {"requests": {"cpu": "1"}},
+        "worker": {"requests": {"cpu": 8}, "limits": {"cpu": 16, "nvidia.com/gpu": 2}},
+    }
+    runtime["spec"]["template"]["spec"]["replicatedJobs"] = [
+        {"name": role, "template": {"spec": {"containers": [{"name": role, "resources": amount}]}}}
+        for role, amount in amounts.items()
+    ]
+    api.put("clustertrainingruntimes", "", runtime)
+    plan = client.run(answer, nodes=2, preflight=True)
+    assert plan.totals == {"pods": 3, "ranks": 2, "cpu": 17, "nvidia.com/gpu": 4}
+    plan = client.run(answer, nodes=2, preflight=True, resources={"cpu": 1}, launcher_resources={"cpu": 2})
+    assert plan.totals == {"pods": 3, "ranks": 2, "cpu": 4}
 
 
 def test_a_job_of_another_tool(client: Client, api: FakeAPI) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trireme._progress import report
 
 if TYPE_CHECKING:
+    from trireme._allocation import Ranks
     from trireme.errors import JobFailed, JobFailedError, TrainingSDKException, ValidationError
     from trireme.run import AsyncClient, Client, Job, JobArray, Plan
 
@@ -26,6 +27,7 @@ __all__ = [
     "JobFailed",
     "JobFailedError",
     "Plan",
+    "Ranks",
     "TrainingSDKException",
     "ValidationError",
     "report",
@@ -39,8 +41,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'trireme' has no attribute {name!r}")
     import importlib
 
+    module_name = {"Ranks": "trireme._allocation"}.get(name, "trireme.errors" if name in _ERRORS else "trireme.run")
     try:
-        module = importlib.import_module("trireme.errors" if name in _ERRORS else "trireme.run")
+        module = importlib.import_module(module_name)
     except ImportError as error:
         raise ImportError(f"trireme.{name} cannot be used in the pods of a job: {error}") from error
     return getattr(module, name)

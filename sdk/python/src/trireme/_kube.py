@@ -23,6 +23,8 @@ import kubernetes.client
 import kubernetes.config
 import urllib3
 import urllib3.exceptions
+import websocket
+from kubernetes.stream.ws_client import create_websocket
 
 from trireme import errors
 
@@ -39,6 +41,8 @@ READ_SECONDS = 60.0
 WATCH_SECONDS = 300
 # Each has the retries of a request: an API server may be away for some minutes.
 WATCH_RETRIES = 20
+# Each message begins with the number of its stream.
+WEBSOCKET_PROTOCOL = "v4.channel.k8s.io"
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 JSON = dict[str, Any]
@@ -202,6 +206,22 @@ class Kube:
     def lines(self, path: str, query: JSON | None = None) -> Stream:
         """Streams a log. It has no time limit: a program may print nothing for hours."""
         return Stream(self._send("GET", path, query, read_seconds=None, stream=True))
+
+    def websocket(self, path: str, query: list[tuple[str, str]]) -> websocket.WebSocket:
+        """Opens a connection in both directions, such as to a command in a container."""
+        host = self._client.configuration.host.replace("http", "ws", 1)
+        headers: dict[str, str] = {}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        headers = {name.lower(): value for name, value in headers.items()}
+        headers["sec-websocket-protocol"] = WEBSOCKET_PROTOCOL
+        try:
+            url = f"{host}{path}?{urlencode(query)}"
+            opened: websocket.WebSocket = create_websocket(self._client.configuration, url, headers)
+            return opened
+        except websocket.WebSocketBadStatusException as error:
+            raise api_error("CONNECT", path, error.status_code, error.resp_body or b"") from error
+        except (websocket.WebSocketException, OSError) as error:
+            raise errors.ConnectionFailedError(f"CONNECT {path}: {error}", reason="ConnectionFailed") from error
 
     def watch(
         self,

@@ -25,10 +25,12 @@ from trireme import errors
 
 # A Secret has at most 1 MiB, which also has to be enough for the other objects of etcd's request.
 MAX_BYTES = 700 << 10
+# A call of an allocation travels by a connection. Launcher and workers keep it in their /tmp, which may be memory.
+MAX_CALL_BYTES = 32 << 20
 # A file of this size is data, not code.
 MAX_UNPACKED_BYTES = 32 << 20
 # The part of this package that pods need. It has only the standard library's dependencies.
-RUNNER_MODULES = ("__init__.py", "_progress.py", "_results.py", "_runner.py")
+RUNNER_MODULES = ("__init__.py", "_launcher.py", "_progress.py", "_results.py", "_runner.py")
 # Files that programs never need, and that may hold secrets of the user.
 EXCLUDED = (".*", "__pycache__", "*.pyc", "*.egg-info", "node_modules", "venv", "wandb", "mlruns")
 MAIN = "from trireme._runner import main\nmain()\n"
@@ -57,24 +59,73 @@ def payload(
 ) -> Payload:
     """Packs a call. Closures and globals of the function are part of it."""
     run, key = secrets.token_hex(8), secrets.token_bytes(32)
-    settings = {"run": run, "python": sys.version_info[:2], "limit": max_result_bytes, "most": highest_max_result_bytes}
-    files = {
-        "run.pyz": runner(),
-        "run.json": json.dumps(settings).encode(),
-        "key": key,
-        "function.pkl": pickled(function, args, kwargs, code),
-    }
-    if code is not None:
-        files["code.zip"] = zipped(Path(code))
+    files = {"run.pyz": runner(), "key": key}
+    files |= _call_files(run, function, args, kwargs, code, max_result_bytes, highest_max_result_bytes, MAX_BYTES)
     packed = Payload(run, key, files)
-    if packed.size > MAX_BYTES:
+    _check_size(files, code, MAX_BYTES)
+    return packed
+
+
+# Trireme starts a program of this name as it is. Another one it would start on every rank.
+MPIRUN = """#!/bin/sh
+# Starts the real mpirun for each call.
+exec python3 "${0%/*}/run.pyz" serve "$@"
+"""
+
+
+def allocation(mpirun: list[str], max_idle_seconds: int) -> Payload:
+    """Packs what an allocation needs before its first call. `mpirun` is the command without its flags."""
+    run, key = secrets.token_hex(8), secrets.token_bytes(32)
+    settings = {"idle": max_idle_seconds, "mpirun": mpirun}
+    files = {"run.pyz": runner(), "key": key, "run.json": json.dumps(settings).encode(), "mpirun": MPIRUN.encode()}
+    return Payload(run, key, files)
+
+
+def call(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    code: str | os.PathLike[str] | None,
+    max_result_bytes: int,
+    highest_max_result_bytes: int,
+) -> tuple[str, bytes]:
+    """Packs a call of an allocation: the identity of the call, and an archive."""
+    run = secrets.token_hex(8)
+    files = _call_files(run, function, args, kwargs, code, max_result_bytes, highest_max_result_bytes, MAX_CALL_BYTES)
+    _check_size(files, code, MAX_CALL_BYTES)
+    output = io.BytesIO()
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return run, output.getvalue()
+
+
+def _call_files(
+    run: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    code: str | os.PathLike[str] | None,
+    max_result_bytes: int,
+    highest_max_result_bytes: int,
+    max_bytes: int,
+) -> dict[str, bytes]:
+    settings = {"run": run, "python": sys.version_info[:2], "limit": max_result_bytes, "most": highest_max_result_bytes}
+    files = {"run.json": json.dumps(settings).encode(), "function.pkl": pickled(function, args, kwargs, code)}
+    if code is not None:
+        files["code.zip"] = zipped(Path(code), max_bytes)
+    return files
+
+
+def _check_size(files: dict[str, bytes], code: str | os.PathLike[str] | None, max_bytes: int) -> None:
+    size = sum(len(content) for content in files.values())
+    if size > max_bytes:
         parts = ", ".join(f"{name} {len(content) >> 10} KiB" for name, content in sorted(files.items()))
         raise errors.PayloadTooLargeError(
             "code" if code is not None else "func",
-            f"function, arguments and code have {packed.size >> 10} KiB ({parts}); the limit is {MAX_BYTES >> 10} KiB",
+            f"function, arguments and code have {size >> 10} KiB ({parts}); the limit is {max_bytes >> 10} KiB",
             remedy="Put large data and code in a volume or in the image, and let the function read it from there",
         )
-    return packed
 
 
 def pickled(
@@ -138,7 +189,7 @@ def runner() -> bytes:
     return output.getvalue()
 
 
-def zipped(folder: Path) -> bytes:
+def zipped(folder: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Returns a folder as archive, without hidden files and what pods never need."""
     if not folder.is_dir():
         raise errors.ValidationError("code", f"{folder} is not a folder")
@@ -154,10 +205,10 @@ def zipped(folder: Path) -> bytes:
                 large = path.stat().st_size > MAX_UNPACKED_BYTES
                 if not large:
                     archive.write(path, path.relative_to(folder))
-                if large or output.tell() > MAX_BYTES:
+                if large or output.tell() > max_bytes:
                     raise errors.PayloadTooLargeError(
                         "code",
-                        f"{folder} has more than {MAX_BYTES >> 10} KiB, compressed, at {path.relative_to(folder)}",
+                        f"{folder} has more than {max_bytes >> 10} KiB, compressed, at {path.relative_to(folder)}",
                         remedy="Choose a folder with only the code, and put data in a volume or in the image",
                     )
     return output.getvalue()

@@ -22,7 +22,7 @@ import traceback
 import zipfile
 from typing import Any, Dict, Optional
 
-from trireme import _results
+from trireme import _launcher, _results
 from trireme._progress import rank
 
 # Exit codes of sysexits.h: the payload cannot be used here; the function failed.
@@ -79,12 +79,34 @@ def _versions(minor: Any) -> str:
     return "{}.{}".format(*minor)
 
 
-def run(folder: str) -> int:
-    """Runs the function of the payload in `folder`, and returns the exit code of this rank."""
-    with open(os.path.join(folder, "run.json")) as file:
-        settings = json.load(file)
-    with open(os.path.join(folder, "key"), "rb") as file:
-        sender = Sender(settings, file.read())
+class Payload:
+    """The files that the client sent: in a folder, or for a call of an allocation in an archive."""
+
+    def __init__(self, folder: str, call: Optional[str] = None) -> None:
+        self.folder = folder
+        self._archive = zipfile.ZipFile(call) if call else None
+
+    def read(self, name: str) -> bytes:
+        if self._archive:
+            return self._archive.read(name)
+        with open(os.path.join(self.folder, name), "rb") as file:
+            return file.read()
+
+    def key(self) -> bytes:
+        """Returns the key of the run or of the allocation, which is never part of a call."""
+        with open(os.path.join(self.folder, "key"), "rb") as file:
+            return file.read()
+
+    def has(self, name: str) -> bool:
+        if self._archive:
+            return name in self._archive.namelist()
+        return os.path.exists(os.path.join(self.folder, name))
+
+
+def run(payload: Payload) -> int:
+    """Runs the function of the payload, and returns the exit code of this rank."""
+    settings = json.loads(payload.read("run.json").decode())
+    sender = Sender(settings, payload.key())
     # Pickled functions contain bytecode, which differs between minor versions of Python.
     if list(sys.version_info[:2]) != settings["python"]:
         here, there = _versions(sys.version_info[:2]), _versions(settings["python"])
@@ -93,34 +115,32 @@ def run(folder: str) -> int:
             message = "trireme: the image has Python %s, the function was sent by Python %s"
             print(message % (here, there), file=sys.stderr, flush=True)
         return EX_CONFIG
-    directory = _unpack_code(folder)
+    directory = _unpack_code(payload)
     try:
-        return _call(folder, settings, sender)
+        return _call(payload, settings, sender)
     finally:
         if directory:
             os.chdir("/")
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _unpack_code(folder: str) -> Optional[str]:
+def _unpack_code(payload: Payload) -> Optional[str]:
     """Unpacks the code that was sent, and makes it the working directory and the first place of imports."""
-    archive = os.path.join(folder, "code.zip")
-    if not os.path.exists(archive):
+    if not payload.has("code.zip"):
         return None
     directory = tempfile.mkdtemp(prefix="trireme-code-")
-    with zipfile.ZipFile(archive) as code:
+    with zipfile.ZipFile(io.BytesIO(payload.read("code.zip"))) as code:
         code.extractall(directory)
     os.chdir(directory)
     sys.path.insert(0, directory)
     return directory
 
 
-def _call(folder: str, settings: Dict[str, Any], sender: Sender) -> int:
+def _call(payload: Payload, settings: Dict[str, Any], sender: Sender) -> int:
     import cloudpickle
 
     try:
-        with open(os.path.join(folder, "function.pkl"), "rb") as file:
-            function, args, kwargs = cloudpickle.load(file)
+        function, args, kwargs = cloudpickle.loads(payload.read("function.pkl"))
         result = function(*args, **kwargs)
         value = cloudpickle.dumps(result)
     except SystemExit as error:
@@ -182,7 +202,13 @@ def main() -> None:
     # other ranks.
     sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     # The archive that Python was started with is in the folder of the payload.
-    code = run(os.path.dirname(os.path.abspath(sys.argv[0])))
+    folder, arguments = os.path.dirname(os.path.abspath(sys.argv[0])), sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        sys.exit(_launcher.serve(folder, arguments[1:]))
+    if arguments[:1] == ["call"]:
+        # Its thread may wait for input.
+        os._exit(_launcher.call())
+    code = run(Payload(folder, arguments[1] if arguments[:1] == ["rank"] else None))
     sys.stdout.flush()
     sys.stderr.flush()
     if code:

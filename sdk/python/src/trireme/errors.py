@@ -135,6 +135,10 @@ class JobFailed(JobFailedError):
         return f"{self.message}\n\n{self.traceback}".rstrip() if self.traceback else self.message
 
 
+class AllocationEndedError(TrainingSDKException):
+    """The pods of an allocation do not wait for calls any more."""
+
+
 class ResultsUnavailableError(TrainingSDKException):
     """The job succeeded, but not all results of its ranks could be read."""
 

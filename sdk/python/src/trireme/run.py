@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import cloudpickle
 
@@ -27,7 +27,7 @@ from trireme._jobs import Jobs, log_lines, pod_path
 from trireme._kube import JSON, Kube, Stream
 from trireme._local import LocalJob
 from trireme._models import TrainJob, TrainJobStatus
-from trireme._payload import Payload, payload
+from trireme._payload import Payload, allocation, payload
 from trireme._results import Collector, Outcome, is_result
 from trireme.training.client import (
     DEFAULT_RUNTIME,
@@ -41,6 +41,9 @@ from trireme.training.client import (
     quantity,
 )
 
+if TYPE_CHECKING:
+    from trireme._allocation import LocalRanks, Ranks
+
 log = logging.getLogger("trireme")
 
 FOLDER = "/etc/trireme/run"
@@ -49,6 +52,7 @@ LABEL_RANKS = "training.kubeflow.org/ranks"
 LABEL_ARRAY = "training.kubeflow.org/array"
 TAG_OUTPUT = "training.kubeflow.org/tag-output"
 MAX_RESULT_BYTES = 1 << 20
+ENDED_ALLOCATION_SECONDS = 300
 # A kubelet keeps 10 MiB of a log. The results of all ranks must fit, in base64 and with signatures.
 MAX_ALL_RESULT_BYTES = 6 << 20
 
@@ -613,16 +617,7 @@ class Client:
         """
         nodes, slots = _count("nodes", nodes), _count("slots", slots)
         ranks = self.local or nodes * slots
-        most = MAX_ALL_RESULT_BYTES // ranks
-        limit = (
-            min(MAX_RESULT_BYTES, most) if max_result_bytes is None else _count("max_result_bytes", max_result_bytes)
-        )
-        if limit > most:
-            raise errors.ValidationError(
-                "max_result_bytes",
-                f"must be at most {most} with {ranks} ranks, not {limit}",
-                remedy="Write larger results to a volume, and return their paths",
-            )
+        limit, most = result_limits(max_result_bytes, ranks)
         packed = payload(func, args, kwargs, code, limit, most)
         if self.local and preflight:
             _local.mpirun_path()
@@ -633,7 +628,7 @@ class Client:
         name = name or _job_name(func)
         chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
         manifest = self._manifest(
-            packed,
+            command=["python3", f"{FOLDER}/run.pyz"],
             name=name,
             runtime=chosen,
             num_nodes=nodes,
@@ -650,22 +645,105 @@ class Client:
             ttl_seconds_after_finished=delete_after_seconds,
         )
         if preflight:
-            return self._plan(manifest, packed)
+            return self._plan(manifest, packed, chosen)
         return self._submit(manifest, packed, ranks)
 
-    def _manifest(self, packed: Payload, **settings: Any) -> JSON:
+    def _manifest(self, command: list[str], **settings: Any) -> JSON:
         secret = {
             "name": "run-payload",
-            "secret": {"secretName": _secret_name(settings["name"]), "defaultMode": 0o444},
+            # The user of the containers is not known. An allocation has a program among the files.
+            "secret": {"secretName": _secret_name(settings["name"]), "defaultMode": 0o555},
         }
         mount = {"name": "run-payload", "mountPath": FOLDER, "readOnly": True}
         runtime: Runtime = settings.pop("runtime")
         settings["volumes"] = [*(settings["volumes"] or []), secret]
         settings["volume_mounts"] = [*(settings["volume_mounts"] or []), mount]
-        command = ["python3", f"{FOLDER}/run.pyz"]
         manifest = build_train_job(command=command, args=None, namespace=self.namespace, **settings)
         manifest["spec"]["runtimeRef"] = {"apiGroup": "kubeflow.org", "kind": runtime.kind, "name": runtime.name}
         return manifest
+
+    def allocate(
+        self,
+        *,
+        nodes: int = 1,
+        slots: int = 1,
+        image: str | None = None,
+        runtime: str | None = None,
+        name: str | None = None,
+        resources: Resources | None = None,
+        launcher_resources: Resources | None = None,
+        env: Environment | None = None,
+        volumes: list[JSON] | None = None,
+        volume_mounts: list[JSON] | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        max_seconds: int | None = None,
+        max_idle_seconds: int = 600,
+        timeout: float | None = None,
+        output: display.Display | None = None,
+    ) -> Ranks | LocalRanks:
+        """Starts pods that wait for calls, and returns `nodes` x `slots` ranks once all pods run.
+
+        `with client.allocate(nodes=4) as ranks: ranks.run(f)`. The allocation ends with the block, with `close()`,
+        after `max_idle_seconds` without a call, or after `max_seconds`. If the pods do not run within `timeout`
+        seconds, or when waiting is interrupted, they are deleted.
+        """
+        from trireme._allocation import LocalRanks, Ranks, mpirun_of
+
+        nodes, slots = _count("nodes", nodes), _count("slots", slots)
+        max_idle_seconds = _count("max_idle_seconds", max_idle_seconds)
+        if self.local:
+            _local.mpirun_path()
+            return LocalRanks(self)
+        self._need_exec()
+        chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
+        mpirun, flags = mpirun_of(chosen.launcher_command, nodes * slots)
+        packed = allocation(mpirun, max_idle_seconds)
+        manifest = self._manifest(
+            command=[f"{FOLDER}/mpirun", *flags],
+            name=name or f"ranks-{secrets.token_hex(3)}",
+            runtime=chosen,
+            num_nodes=nodes,
+            image=image or self.image or os.environ.get("TRIREME_IMAGE") or chosen.image or "",
+            resources_per_node=resources,
+            launcher_resources=launcher_resources,
+            env=env,
+            volumes=volumes,
+            volume_mounts=volume_mounts,
+            labels={**(labels or {}), LABEL_RUN: packed.run},
+            annotations={TAG_OUTPUT: "true", **(annotations or {})},
+            slots_per_worker=slots,
+            active_deadline_seconds=max_seconds,
+            # The program that would delete it may have ended.
+            ttl_seconds_after_finished=ENDED_ALLOCATION_SECONDS,
+        )
+        # Ranks that wait for a call make no progress.
+        manifest["spec"]["hang"] = {"after": "0s"}
+        job = self._submit(manifest, packed, nodes * slots)
+        ranks = Ranks(self, job._job, job._run, output)
+        try:
+            return ranks.wait(timeout)
+        except BaseException:
+            ranks.close()
+            raise
+
+    def _need_exec(self) -> None:
+        """Raises ForbiddenError if the caller may not execute commands in pods, by which calls reach them."""
+        attributes = {"namespace": self.namespace, "verb": "create", "resource": "pods", "subresource": "exec"}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = self._kube.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        if not answer["status"]["allowed"]:
+            raise errors.ForbiddenError(
+                f"no permission to create pods/exec in namespace {self.namespace}",
+                status=403,
+                reason="Forbidden",
+                remedy="Calls reach the pods of an allocation as commands: ask for the role edit, or to create and get "
+                "pods/exec",
+            )
 
     def _submit(self, manifest: JSON, packed: Payload, ranks: int) -> Job:
         """Creates the job, then the Secret that it owns: deleting the job deletes both.
@@ -701,7 +779,7 @@ class Client:
             if isinstance(error, errors.TrainingSDKException):
                 error.remedy = f"Job {name} in namespace {self.namespace} may exist: delete it"
 
-    def _plan(self, manifest: JSON, packed: Payload) -> Plan:
+    def _plan(self, manifest: JSON, packed: Payload, runtime: Runtime) -> Plan:
         self._jobs.create(self.namespace, manifest, dry_run=True)
         used, _ = self._kube.items(f"/api/v1/namespaces/{self.namespace}/resourcequotas")
         quotas = [
@@ -714,7 +792,7 @@ class Client:
             for quota in used
             for key, hard in quota.get("status", {}).get("hard", {}).items()
         ]
-        return Plan(manifest, packed.size, _totals(manifest), quotas)
+        return Plan(manifest, packed.size, _totals(manifest, runtime), quotas)
 
     def map(self, func: Callable[..., Any], items: Iterable[Any], /, **settings: Any) -> JobArray:
         """Submits one job for each item, `func(item)`, with the settings of `run`.
@@ -783,6 +861,21 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, errors.K8sApiException) and error.status < 500
 
 
+def result_limits(max_result_bytes: int | None, ranks: int) -> tuple[int, int]:
+    """Returns the limit for the result of a rank, and the highest that is possible."""
+    most = MAX_ALL_RESULT_BYTES // ranks
+    if max_result_bytes is None:
+        return min(MAX_RESULT_BYTES, most), most
+    limit = _count("max_result_bytes", max_result_bytes)
+    if limit > most:
+        raise errors.ValidationError(
+            "max_result_bytes",
+            f"must be at most {most} with {ranks} ranks, not {limit}",
+            remedy="Write larger results to a volume, and return their paths",
+        )
+    return limit, most
+
+
 def _count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise errors.ValidationError(name, f"must be at least 1, not {value}")
@@ -820,16 +913,18 @@ def _secret(job: TrainJob, packed: Payload, ranks: int) -> JSON:
     }
 
 
-def _totals(manifest: JSON) -> dict[str, float]:
-    """Returns the pods and the requests of a job that the manifest itself has."""
+def _totals(manifest: JSON, runtime: Runtime) -> dict[str, float]:
+    """Returns the pods and the requests of a job. The runtime has those that the manifest does not have."""
     trainer = manifest["spec"]["trainer"]
     totals: dict[str, float] = {
         "pods": trainer["numNodes"] + 1,
         "ranks": trainer["numNodes"] * trainer["slotsPerWorker"],
     }
-    launcher = manifest["spec"].get("launcher", {}).get("resources", {})
-    for amounts, pods in ((trainer.get("resourcesPerNode", {}), trainer["numNodes"]), (launcher, 1)):
-        for name, amount in (amounts.get("requests") or amounts.get("limits") or {}).items():
+    worker = trainer.get("resourcesPerNode", runtime.worker_resources)
+    launcher = manifest["spec"].get("launcher", {}).get("resources", runtime.launcher_resources)
+    for amounts, pods in ((worker, trainer["numNodes"]), (launcher, 1)):
+        # As in Kubernetes, a limit without a request is also the request.
+        for name, amount in {**amounts.get("limits", {}), **amounts.get("requests", {})}.items():
             totals[name] = totals.get(name, 0) + quantity(amount) * pods
     return totals
 

@@ -62,13 +62,21 @@ class Runtime:
     num_nodes: int | None
     slots_per_worker: int | None
     image: str | None = None
+    launcher_command: list[str] = field(default_factory=list)
+    launcher_resources: JSON = field(default_factory=dict)
+    worker_resources: JSON = field(default_factory=dict)
 
     @classmethod
     def of(cls, item: TrainingRuntime | ClusterTrainingRuntime) -> Runtime:
         policy = item.spec.ml_policy
         template = item.spec.template.spec if item.spec.template else None
         jobs = {job.name: job.template for job in template.replicated_jobs} if template else {}
-        containers = jobs.get("launcher", {}).get("spec", {}).get("containers", [])
+
+        def container(role: str) -> JSON:
+            containers: list[JSON] = jobs.get(role, {}).get("spec", {}).get("containers", [])
+            return containers[0] if containers else {}
+
+        launcher, worker = container("launcher"), container("worker")
         return cls(
             name=item.metadata.name,
             kind=item.kind or type(item).__name__,
@@ -77,7 +85,10 @@ class Runtime:
             mpi_implementation=policy.mpi_implementation if policy else None,
             num_nodes=policy.num_nodes if policy else None,
             slots_per_worker=policy.slots_per_worker if policy else None,
-            image=containers[0].get("image") if containers else None,
+            image=launcher.get("image"),
+            launcher_command=[*launcher.get("command", []), *launcher.get("args", [])],
+            launcher_resources=launcher.get("resources", {}),
+            worker_resources=worker.get("resources", {}),
         )
 
 
