@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 )
@@ -37,7 +38,7 @@ func keys(prefix string, kind reflect.Type) (all []string) {
 	for i := range kind.NumField() {
 		field := kind.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[resource.Quantity]() {
+		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[resource.Quantity]() && field.Type != reflect.TypeFor[metav1.Duration]() {
 			all = append(all, keys(prefix+name+".", field.Type)...)
 		} else {
 			all = append(all, prefix+name)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/trireme-mpi/trireme/internal/testing/localcluster"
 )
@@ -222,9 +223,23 @@ func leadsSomewhere(page, target string) error {
 		return err
 	}
 	for _, line := range strings.Split(string(content), "\n") {
-		if strings.HasPrefix(line, "#") && strings.ReplaceAll(strings.ToLower(strings.TrimLeft(line, "# ")), " ", "-") == heading {
+		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && strings.HasPrefix(line, "#") && anchor(title) == heading {
 			return nil
 		}
 	}
 	return fmt.Errorf("there is no heading %q", heading)
+}
+
+// anchor is the name that GitHub gives a heading: without punctuation.
+func anchor(title string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+			return unicode.ToLower(r)
+		default:
+			return -1
+		}
+	}, title)
 }
