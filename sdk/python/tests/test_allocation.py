@@ -127,7 +127,7 @@ def test_calls(client: Client, api: FakeAPI, launcher: Launcher, tmp_path: Path)
         lines = [entry[1].strip() for entry in shown.shown if isinstance(entry, tuple)]
         assert lines.count("hello a") == 2 and {"step": 1, "of": 2} in shown.shown
         assert not any("trireme-result" in line for line in lines)
-        # The call after one that failed starts anew.
+        # The call after a failed one starts again from the beginning.
         with pytest.raises(trireme.JobFailed, match=r"rank 1 on .* raised LookupError: on one") as raised:
             ranks.run(fail_on_rank_1)
         assert raised.value.rank == 1 and "in fail_on_rank_1" in raised.value.traceback
