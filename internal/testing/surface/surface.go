@@ -50,12 +50,18 @@ func Routes(t testing.TB, document []byte) (all []Route) {
 // In is the route for a job of a namespace, with what it needs to be sent.
 func (route Route) In(namespace, name string) (path string, body io.Reader) {
 	path = strings.NewReplacer("{namespace}", namespace, "{name}", name, "{index}", "0").Replace(route.Path)
-	if !strings.Contains(route.Path, "{namespace}") {
+	if !strings.Contains(route.Path, "{namespace}") && !route.ForCluster() {
 		path += "?namespace=" + namespace
 	}
 	switch {
+	case route.Method == http.MethodPut && strings.Contains(path, "/trainingruntimes/"):
+		return path, strings.NewReader(TrainingRuntime(name))
 	case route.Method != http.MethodPost:
 		return path, nil
+	case strings.HasSuffix(path, "/trainingruntimes"), strings.HasSuffix(path, "/runtimes/validate"):
+		return path, strings.NewReader(TrainingRuntime("new"))
+	case strings.HasSuffix(path, "/runtimetests"):
+		return path, strings.NewReader(`{"kind":"TrainingRuntime","runtime":"` + name + `","image":"example"}`)
 	case strings.HasSuffix(path, "/trainjobs"), strings.HasSuffix(path, "/preflight"):
 		return path, strings.NewReader(TrainJob("new"))
 	case strings.HasSuffix(path, "/mpijobs"):
@@ -66,7 +72,16 @@ func (route Route) In(namespace, name string) (path string, body io.Reader) {
 
 // ForCluster says whether a route is about what has no namespace.
 func (route Route) ForCluster() bool {
-	return strings.HasPrefix(route.Path, "/api/v1/clustertrainingruntimes")
+	return strings.HasPrefix(route.Path, "/api/v1/clustertrainingruntimes") || slices.Contains([]string{"/api/v1/user", "/api/v1/runtimes/validate"}, route.Path)
+}
+
+// TrainingRuntime is one that the API server accepts, as JSON. Whoever replaces it has
+// read it before.
+func TrainingRuntime(name string) string {
+	return strings.ReplaceAll(`{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainingRuntime","metadata":{"name":"NAME","resourceVersion":"1"},"spec":{
+	"mlPolicy":{"mpiImplementation":"OpenMPI"},"template":{"spec":{"replicatedJobs":[
+	{"name":"launcher","template":{"spec":{"containers":[{"name":"launcher","image":"example"}]}}},
+	{"name":"worker","template":{"spec":{"containers":[{"name":"worker","image":"example"}]}}}]}}}}`, "NAME", name)
 }
 
 // MPIJob is one that the API server accepts, as JSON.
