@@ -479,7 +479,7 @@ var withoutCluster = []string{"odh completion", "odh help", "odh version", "odh 
 var furtherArguments = map[string][]string{
 	"mpijob create": {"--image", "example", "--", "true"}, "create mpijob": {"--image", "example", "--", "true"},
 	"trainjob create": {"--runtime", "mpi-openmpi-cpu", "--image", "example", "--", "true"}, "create trainjob": {"--runtime", "mpi-openmpi-cpu", "--image", "example", "--", "true"},
-	"odh migrate": {"--from-cluster"}, "runtime test": {"--timeout", "5s"},
+	"odh migrate": {"--from-cluster"}, "runtime test": {"--timeout", "5s"}, "history compare": {"another"},
 }
 
 // tryOdh runs every command of odh against the owner's namespace.
@@ -516,6 +516,9 @@ func (border *border) odh(t *testing.T, path, usage, name string) (int, string) 
 	arguments := append(strings.Fields(path)[1:], "--namespace", border.owner.namespace, "--request-timeout", "10s")
 	if argument.MatchString(usage) {
 		arguments = append(arguments, name)
+	}
+	if strings.HasPrefix(path, "odh history ") {
+		arguments = append(arguments, "--trireme-server", "https://"+border.server.address, "--trireme-server-ca", border.server.authority)
 	}
 	for end, more := range furtherArguments {
 		if strings.HasSuffix(path, end) {
