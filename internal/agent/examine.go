@@ -19,6 +19,8 @@ const (
 	// An examination takes examineRounds samples of each rank.
 	examineRounds = 50
 	examinePause  = 20 * time.Millisecond
+	// examineLimit is how long an examination may take: the launcher waits five seconds.
+	examineLimit = 3 * time.Second
 	// maxThreads limits the threads of a rank that are sampled.
 	maxThreads = 128
 	// busyHelperRounds is in how many rounds helper threads must run the program for it to
@@ -42,19 +44,19 @@ type rounds struct {
 // 0.1 ms each: a system call that waits might return early if it were interrupted.
 func examine(ranks []rankProcess, peers map[string]string) {
 	counts := make([]rounds, len(ranks))
-	onOwnThread(func() {
-		sampler := newSampler()
-		for range examineRounds {
-			began := time.Now()
-			for i := range ranks {
-				sampler.sample(&ranks[i], &counts[i])
+	deadline := time.Now().Add(examineLimit)
+	for round := 0; round < examineRounds && time.Now().Before(deadline); {
+		onOwnThread(func() {
+			sampler := newSampler()
+			for ; round < examineRounds && !sampler.isStuck && time.Now().Before(deadline); round++ {
+				began := time.Now()
+				for i := range ranks {
+					sampler.sample(&ranks[i], &counts[i])
+				}
+				time.Sleep(examinePause - time.Since(began))
 			}
-			if sampler.isStuck {
-				return
-			}
-			time.Sleep(examinePause - time.Since(began))
-		}
-	})
+		})
+	}
 	for i := range ranks {
 		ranks[i].describe(counts[i], peers)
 	}
@@ -103,8 +105,8 @@ func readUsage(id int) (usage, error) { return usageIn(processDirectory(id)) }
 type sampler struct {
 	// maps are the mapped files of processes.
 	maps map[int][]mapping
-	// isStuck is set if a thread did not stop. It stops as soon as it runs again, and only
-	// continues when the sampler has finished.
+	// isStuck is set if a thread did not stop, because it waits for a core. It only continues
+	// when the sampler has finished; another one goes on.
 	isStuck bool
 }
 
@@ -116,14 +118,14 @@ func (s *sampler) sample(rank *rankProcess, count *rounds) {
 	left := maxThreads
 	for _, id := range rank.all {
 		for _, thread := range threadsOf(id) {
-			if left--; left < 0 || threadState(id, thread) != "R" {
+			if left--; left < 0 || s.isStuck || threadState(id, thread) != "R" {
 				continue
 			}
 			code, err := s.codeOf(id, thread)
 			switch {
 			case err != nil:
-				// Unless it has exited.
-				isUnknown = isUnknown || threadState(id, thread) == "R"
+				// Unless it waits for a core, or has exited.
+				isUnknown = isUnknown || !s.isStuck && threadState(id, thread) == "R" && !isOwnThread(tracerOf(threadDirectory(id, thread)))
 			case code == mpi.MPICode:
 				inMPI = true
 			case code == mpi.SystemCode:

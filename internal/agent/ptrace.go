@@ -30,9 +30,10 @@ const (
 	waitAllKinds = 0x40000000
 )
 
-// stopPatience is how long a thread may take to stop. With a CPU quota, it may not run for
-// some time.
-const stopPatience = time.Second
+// stopPatience is how long a thread may take to stop. With a CPU quota, or with others on
+// its core, it may not run for some time. Linux 6.18 was seen to leave a thread that is to
+// stop without a core until its tracer gave up.
+const stopPatience = 200 * time.Millisecond
 
 // onOwnThread runs a function on a thread of the operating system that ends with it. The
 // kernel releases what such a thread still traces, whatever happens in the function.

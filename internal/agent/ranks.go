@@ -120,17 +120,24 @@ func usageIn(folder string) (usage, error) {
 // isExamined reports whether a thread of the agent traces a process or thread, or has just
 // released it.
 func isExamined(folder string) bool {
+	tracer := tracerOf(folder)
+	return tracer == "0" || isOwnThread(tracer)
+}
+
+// tracerOf returns the thread that traces a process or thread; 0 if there is none.
+func tracerOf(folder string) string {
 	content, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {
-		return false
+		return ""
 	}
 	_, rest, _ := strings.Cut(string(content), tracerField)
 	tracer, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
-	if tracer == "0" {
-		return true
-	}
-	_, err = os.Stat(filepath.Join("/proc/self/task", tracer))
-	return tracer != "" && err == nil
+	return tracer
+}
+
+func isOwnThread(thread string) bool {
+	_, err := os.Stat(filepath.Join("/proc/self/task", thread))
+	return thread != "" && err == nil
 }
 
 // processTree has all processes, and the children of each.

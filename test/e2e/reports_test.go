@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +58,9 @@ func TestHangsOfRealPrograms(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			object := implementations[1].trainJob(2, test.program)
+			// With the smallest weight, a rank may not run for seconds while others use all
+			// cores, and what does not run cannot be examined.
+			object.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU] = resource.MustParse("400m")
 			object.Spec.Hang = &training.Hang{After: &metav1.Duration{Duration: hangAfter}}
 			if test.action != "" {
 				object.Spec.Hang.Action = &test.action
