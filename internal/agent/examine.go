@@ -106,7 +106,7 @@ type sampler struct {
 	// maps are the mapped files of processes.
 	maps map[int][]mapping
 	// isStuck is set if a thread did not stop, because it waits for a core. It only continues
-	// when the sampler has finished; another one goes on.
+	// when the sampler has finished; another one then continues.
 	isStuck bool
 }
 

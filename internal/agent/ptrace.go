@@ -31,8 +31,8 @@ const (
 )
 
 // stopPatience is how long a thread may take to stop. With a CPU quota, or with others on
-// its core, it may not run for some time. Linux 6.18 was seen to leave a thread that is to
-// stop without a core until its tracer gave up.
+// its core, it may not run for some time. On Linux 6.18, ranks that shared a core did not
+// run for about as long as the tracer waited; why is not known.
 const stopPatience = 200 * time.Millisecond
 
 // onOwnThread runs a function on a thread of the operating system that ends with it. The

@@ -58,8 +58,7 @@ func TestHangsOfRealPrograms(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			object := implementations[1].trainJob(2, test.program)
-			// With the smallest weight, a rank may not run for seconds while others use all
-			// cores, and what does not run cannot be examined.
+			// Four ranks on few cores: a request closer to what they use.
 			object.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU] = resource.MustParse("400m")
 			object.Spec.Hang = &training.Hang{After: &metav1.Duration{Duration: hangAfter}}
 			if test.action != "" {
