@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -37,6 +39,10 @@ func Start(name, network string, lines ...string) (stop func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the tests start a cluster, which needs root")
 	}
+	unlock, err := lock(name)
+	if err != nil {
+		return nil, err
+	}
 	for variable, value := range map[string]string{
 		"TRIREME_CLUSTER_NAME": name, "TRIREME_CLUSTER_NETWORK": network, "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
 	} {
@@ -47,10 +53,30 @@ func Start(name, network string, lines ...string) (stop func(), err error) {
 	for _, line := range append([]string{"make bin/cluster", "bin/cluster reset --images"}, lines...) {
 		if output, err := Shell(line); err != nil {
 			stopCluster()
+			unlock()
 			return nil, fmt.Errorf("%s: %w\n%s", line, err, output)
 		}
 	}
-	return stopCluster, nil
+	return func() {
+		stopCluster()
+		unlock()
+	}, nil
+}
+
+// lock waits while tests of another checkout use the cluster of this name: they would
+// delete each other's. The kernel releases the lock of a process that is killed.
+func lock(name string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(os.TempDir(), name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		fmt.Fprintf(os.Stderr, "waiting for the tests of another checkout, which use the cluster %s\n", name)
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+		}
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 func stopCluster() {
