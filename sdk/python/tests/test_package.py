@@ -44,8 +44,8 @@ def test_types_of_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "user.py"]
     environment = {**os.environ, "MYPYPATH": str(PACKAGE / "src")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    for line, kind in ((3, "Job | trireme._local.LocalJob"), (4, "Plan"), (5, "RunList")):
-        assert f'user.py:{line}: note: Revealed type is "trireme.run.{kind}"' in done.stdout
+    for line, kind in ((3, "job.Job | trireme._local.LocalJob"), (4, "run.Plan"), (5, "job.RunList")):
+        assert f'user.py:{line}: note: Revealed type is "trireme.{kind}"' in done.stdout
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "src").rglob("*.py")), ids=lambda path: path.name)

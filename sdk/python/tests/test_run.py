@@ -30,10 +30,11 @@ import trireme
 from tests.conftest import RUNTIME
 from tests.fakeapi import FakeAPI
 from trireme import _payload, _results, display, errors
+from trireme._outcomes import with_source
 from trireme._payload import payload
 from trireme._progress import parse
 from trireme._results import Collector
-from trireme.run import Client, with_source
+from trireme.run import Client
 from trireme.training import EnvVar
 
 JOBS = "/apis/kubeflow.org/v2alpha1/namespaces/default/trainjobs"

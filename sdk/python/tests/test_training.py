@@ -67,11 +67,12 @@ def test_signatures_of_the_contract(kind: Any) -> None:
 
 
 def test_every_public_part_has_a_description() -> None:
+    import trireme.job
     import trireme.mpijob
     import trireme.run
     import trireme.training.testing
 
-    for owner in (TrainingClient, MockTrainingClient, trireme.run.Client, trireme.run.Job, trireme.mpijob.MPIJob):
+    for owner in (TrainingClient, MockTrainingClient, trireme.run.Client, trireme.job.Job, trireme.mpijob.MPIJob):
         for name, member in inspect.getmembers(owner, inspect.isfunction):
             assert name.startswith("_") or member.__doc__, f"{owner.__name__}.{name}"
 

@@ -15,7 +15,8 @@ from trireme._progress import report
 if TYPE_CHECKING:
     from trireme._allocation import Ranks
     from trireme.errors import JobFailed, JobFailedError, TrainingSDKException, ValidationError
-    from trireme.run import AsyncClient, Client, Job, JobArray, Plan
+    from trireme.job import Job, JobArray
+    from trireme.run import AsyncClient, Client, Plan
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "report",
 ]
 
+_MODULES = {"Ranks": "trireme._allocation", "Job": "trireme.job", "JobArray": "trireme.job"}
 _ERRORS = {"JobFailed", "JobFailedError", "TrainingSDKException", "ValidationError"}
 
 
@@ -41,7 +43,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'trireme' has no attribute {name!r}")
     import importlib
 
-    module_name = {"Ranks": "trireme._allocation"}.get(name, "trireme.errors" if name in _ERRORS else "trireme.run")
+    module_name = _MODULES.get(name, "trireme.errors" if name in _ERRORS else "trireme.run")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from trireme import _launcher, _payload, display, errors
 from trireme._exec import Exec
 from trireme._models import TrainJob
+from trireme._outcomes import Results, rank_failure, result_limits
 from trireme._results import Collector, is_result
-from trireme.run import FOLDER, Results, Run, rank_failure, result_limits
+from trireme.job import Run
+from trireme.run import FOLDER
 
 if TYPE_CHECKING:
     from trireme.run import Client

@@ -10,17 +10,15 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trireme import display, errors
 from trireme._models import TrainJob, TrainJobStatus
 from trireme._objects import ObjectMeta
+from trireme._outcomes import Curve, Results, rank_failure
 from trireme._payload import Payload
 from trireme._results import Collector, is_result
 from trireme.training.client import Environment, environment
-
-if TYPE_CHECKING:
-    from trireme.run import Curve
 
 
 class LocalJob:
@@ -118,8 +116,6 @@ class LocalJob:
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Returns what the function returned, in the order of the ranks, or raises JobFailed."""
-        from trireme.run import Results, rank_failure
-
         self.wait(timeout)
         results = Results(self._collector, self.name)
         outcome = results.failure()
@@ -140,8 +136,6 @@ class LocalJob:
 
     def curve(self) -> Curve:
         """Returns what the function has reported: `job.curve().to_frame()`."""
-        from trireme.run import Curve
-
         return Curve(self._progress)
 
     def _repr_html_(self) -> str:

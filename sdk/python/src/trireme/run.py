@@ -4,31 +4,25 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import linecache
 import logging
 import os
-import queue
 import re
 import secrets
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import cloudpickle
-
 from trireme import _local, display, errors
 from trireme._aio import asynchronous
-from trireme._frames import ResourceFrames, html_table
-from trireme._jobs import Jobs, log_lines, pod_path
-from trireme._kube import JSON, Kube, Stream
+from trireme._frames import html_table
+from trireme._jobs import Jobs
+from trireme._kube import JSON, Kube
 from trireme._local import LocalJob
-from trireme._models import TrainJob, TrainJobStatus
+from trireme._models import TrainJob
+from trireme._outcomes import count, result_limits
 from trireme._payload import Payload, allocation, payload
-from trireme._results import Collector, Outcome, is_result
+from trireme.job import LABEL_ARRAY, Job, JobArray, Run, RunList
 from trireme.training.client import (
     DEFAULT_RUNTIME,
     VERSION,
@@ -37,7 +31,6 @@ from trireme.training.client import (
     Runtime,
     TrainingClient,
     build_train_job,
-    job_row,
     quantity,
 )
 
@@ -49,12 +42,8 @@ log = logging.getLogger("trireme")
 FOLDER = "/etc/trireme/run"
 LABEL_RUN = "training.kubeflow.org/run"
 LABEL_RANKS = "training.kubeflow.org/ranks"
-LABEL_ARRAY = "training.kubeflow.org/array"
 TAG_OUTPUT = "training.kubeflow.org/tag-output"
-MAX_RESULT_BYTES = 1 << 20
 ENDED_ALLOCATION_SECONDS = 300
-# A kubelet keeps 10 MiB of a log. The results of all ranks must fit, in base64 and with signatures.
-MAX_ALL_RESULT_BYTES = 6 << 20
 
 
 @dataclass
@@ -90,423 +79,6 @@ class Plan:
             *(f"quota {q['quota']}: {q['resource']} {q['used']} of {q['hard']} used" for q in self.quotas),
         ]
         return "\n".join(lines)
-
-
-class Results:
-    """The outcomes of the ranks of one run."""
-
-    def __init__(self, collector: Collector, name: str) -> None:
-        self._collector = collector
-        self._name = name
-
-    def values(self, ranks: int) -> list[Any]:
-        """Returns the results in the order of the ranks."""
-        missing = [rank for rank in range(ranks) if rank not in self._collector.outcomes]
-        if missing:
-            cut = "; ".join(f"rank {r}: {n} of {m} lines" for r, n, m in self._collector.incomplete()[:5])
-            raise errors.ResultsUnavailableError(
-                f"job {self._name} succeeded, but the results of ranks {_ranges(missing)} are not in the launcher's log"
-                + (f" ({cut})" if cut else ""),
-                reason="ResultsMissing",
-                remedy="The node keeps only the last part of a long log: print less, return less, or write the "
-                "results to a volume; follow() reads them while the job runs",
-            )
-        return [cloudpickle.loads(self._collector.outcomes[rank].value) for rank in range(ranks)]
-
-    def failure(self) -> Outcome | None:
-        """Returns the first outcome that is no result."""
-        return next((o for o in self._collector.outcomes.values() if o.kind != "result"), None)
-
-
-def _ranges(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:10])) + (", …" if len(ranks) > 10 else "")
-
-
-FRAME = re.compile(r'^  File "(.+)", line ([0-9]+), in ')
-
-
-def with_source(traceback: str) -> str:
-    """Returns a rank's traceback with the source lines that only the caller has, such as those of cells."""
-    lines = traceback.splitlines()
-    output = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        output.append(line)
-        frame = FRAME.match(line)
-        if frame and not following.startswith("    "):
-            source = linecache.getline(frame[1], int(frame[2])).strip()
-            output += [f"    {source}"] if source else []
-    return "\n".join(output) + "\n"
-
-
-def rank_failure(outcome: Outcome, name: str, image: str, status: TrainJobStatus) -> errors.JobFailed:
-    """Returns the exception for what a rank sent instead of a result."""
-    header = outcome.header
-    node = errors.node_of(status, header["host"])
-    if outcome.kind == "python":
-        here, there = header["here"], header["there"]
-        advice = f"Use an image with Python {there}, or run this program with Python {here}"
-        what = f"image {image} has Python {here}, and this is Python {there}. The function was not called"
-        message = f"job {name}: {what}. {advice}"
-        return errors.JobFailed(message, status=status, reason="PythonVersionMismatch", remedy=advice, node=node)
-    failure = errors.JobFailed(
-        f"job {name}: rank {outcome.rank} on {header['host']} raised {header['type']}: {header['message']}",
-        status=status,
-        reason="TrainingError",
-        cause=f"{header['type']}: {header['message']}",
-        remedy="Correct the function; the traceback is that of the rank",
-        rank=outcome.rank,
-        node=node,
-        last_lines=header["traceback"].splitlines()[-5:],
-    )
-    failure.traceback = with_source(header["traceback"])
-    if outcome.value:
-        # A class that only the image has cannot be unpickled here.
-        with contextlib.suppress(Exception):
-            failure.exception = cloudpickle.loads(outcome.value)
-            failure.__cause__ = failure.exception
-    return failure
-
-
-@dataclass(frozen=True)
-class Run:
-    """What is needed to read the results of a run. It is in the Secret of the run."""
-
-    id: str
-    key: bytes
-    ranks: int
-
-
-class Job:
-    """A function that runs, or ran, on the ranks of a TrainJob."""
-
-    def __init__(self, client: Client, job: TrainJob, run: Run | None = None) -> None:
-        self._client = client
-        self._job = job
-        self._run_or_none = run
-        self._collector_or_none: Collector | None = None
-        self._progress: list[dict[str, Any]] = []
-        self._log_read = False
-
-    @property
-    def _run(self) -> Run:
-        if self._run_or_none is None:
-            self._run_or_none = self._client._read_run(self.name)
-        return self._run_or_none
-
-    @property
-    def _collector(self) -> Collector:
-        if self._collector_or_none is None:
-            self._collector_or_none = Collector(self._run.key, self._run.id)
-        return self._collector_or_none
-
-    @property
-    def name(self) -> str:
-        """The name of the TrainJob."""
-        return self._job.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the TrainJob."""
-        return self._job.metadata.namespace
-
-    @property
-    def status(self) -> Any:
-        """The status when it was last read: `refresh()` reads it."""
-        return self._job.status
-
-    def refresh(self) -> Job:
-        """Reads the job."""
-        self._job = self._client._jobs.get(self.name, self.namespace)
-        return self
-
-    def wait(self, timeout: float | None = None) -> Job:
-        """Waits until the job has finished, whether it succeeded or failed. Ctrl-C stops waiting."""
-        if not self._job.status.finished:
-            try:
-                self._job = self._client._jobs.wait(self.name, self.namespace, timeout)
-            except KeyboardInterrupt:
-                log.warning("Stopped waiting; %s", self._hint("results"))
-                raise
-        return self
-
-    def _hint(self, method: str) -> str:
-        """Returns how to come back to a job that continues."""
-        job = f"Client(namespace={self.namespace!r}).job({self.name!r})"
-        return f"job {self.name} continues. To return: {job}.{method}(). To delete it: {job}.delete()"
-
-    def follow(self, output: display.Display | None = None) -> Job:
-        """Shows progress and output until the job has finished.
-
-        It uses one watch and one stream of the launcher's log. Ctrl-C stops following; the job continues.
-        """
-        shown = output or display.current_display()
-        try:
-            self._follow(shown)
-        except KeyboardInterrupt:
-            shown.line(None, f"Stopped following; {self._hint('follow')}")
-        finally:
-            shown.close()
-        return self
-
-    def _follow(self, shown: display.Display) -> None:
-        if self._run_or_none is None:
-            # Without the key, the output is shown nevertheless. results() raises the error.
-            with contextlib.suppress(errors.K8sApiException):
-                self._run_or_none = self._client._read_run(self.name)
-        reports: list[dict[str, Any]] = []
-        lines: queue.Queue[str | TrainJob | BaseException | None] = queue.Queue(maxsize=10_000)
-        watching = _Watch(self, lines)
-        try:
-            watching.start()
-            while (item := lines.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                if isinstance(item, TrainJob):
-                    self._job = item
-                    shown.job(item)
-                else:
-                    self._read_line(item, reports, shown)
-        finally:
-            watching.stop()
-        self._log_read = watching.complete
-
-    def _read_line(self, line: str, reports: list[dict[str, Any]], shown: display.Display | None = None) -> None:
-        if is_result(line):
-            if self._run_or_none:
-                self._collector.feed(line)
-        elif report := display.report_of(line):
-            reports.append(report)
-            # A log that is read again may have lost its beginning.
-            if len(reports) >= len(self._progress):
-                self._progress = reports
-            if shown:
-                shown.progress(report)
-        elif shown:
-            shown.line(*display.split_rank(line))
-
-    def results(self, timeout: float | None = None) -> list[Any]:
-        """Waits for the job, and returns what the function returned, in the order of the ranks.
-
-        Raises JobFailed if a rank raised an exception or the job failed, and ResultsUnavailableError
-        if the launcher's log does not have all results any more.
-        """
-        collector = self._collector
-        self.wait(timeout)
-        if not self._log_read or len(collector.outcomes) < self._run.ranks:
-            self._read_log()
-        results = Results(collector, self.name)
-        outcome = results.failure()
-        if outcome:
-            image = self._job.spec.trainer.image if self._job.spec.trainer else None
-            raise rank_failure(outcome, self.name, image or "", self._job.status)
-        if self._job.status.phase == "Failed":
-            raise errors.job_failure(errors.JobFailed, self.name, self._job.status)
-        return results.values(self._run.ranks)
-
-    def _read_log(self) -> None:
-        finished, reports = self._job.status.finished, list[dict[str, Any]]()
-        for pod in self._client._jobs.pods(self.name, self.namespace, "launcher"):
-            path = pod_path(self.namespace, pod["metadata"]["name"], "log")
-            try:
-                for line in log_lines(self._client._kube, path):
-                    self._read_line(line, reports)
-            except errors.K8sApiException as error:
-                log.debug("log of %s: %s", pod["metadata"]["name"], error)
-        self._log_read = finished
-
-    def logs(self, tail_lines: int | None = None) -> str:
-        """Returns the launcher's log, in which mpirun merges the output of all ranks."""
-        texts, _ = self._client._jobs.logs(self.name, self.namespace, "launcher", None, tail_lines=tail_lines)
-        return "".join(texts.values())
-
-    def curve(self) -> Curve:
-        """Returns what the function has reported: `job.curve().to_frame()`.
-
-        Unless `follow` or `results` has read all of the launcher's log, it reads the log.
-        """
-        if not self._log_read:
-            self._read_log()
-        return Curve(self._progress)
-
-    def delete(self) -> None:
-        """Deletes the job, its pods and its Secret."""
-        self._client._jobs.delete(self.name, self.namespace)
-
-    def _repr_html_(self) -> str:
-        return display.job_html(self._job, self._progress[-1] if self._progress else None)
-
-    def __repr__(self) -> str:
-        return f"<trireme.Job {self.namespace}/{self.name}: {self._job.status.phase or 'Pending'}>"
-
-
-class Curve(list[dict[str, Any]], ResourceFrames):
-    """The reports of a program, in the order of time."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        return list(self)
-
-
-class _Watch:
-    """Two threads that put the states of a job and the lines of its launcher into a queue."""
-
-    def __init__(self, job: Job, lines: queue.Queue[Any]) -> None:
-        self._job = job
-        self._lines = lines
-        self._streams: list[Stream] = []
-        self._stopped = threading.Event()
-        self._log_threads: list[threading.Thread] = []
-        # Of each pod that is followed: set when its log cannot become longer.
-        self._ended: dict[str, threading.Event] = {}
-        self._failed = False
-        self._thread = threading.Thread(target=self._watch, name="trireme-watch", daemon=True)
-        self.complete = False
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends both threads, and waits for them."""
-        self._stopped.set()
-        self._end_logs()
-        for stream in list(self._streams):
-            stream.shutdown()
-        self._thread.join()
-        for thread in self._log_threads:
-            thread.join()
-
-    def _put(self, item: Any) -> None:
-        while not self._stopped.is_set():
-            with contextlib.suppress(queue.Full):
-                return self._lines.put(item, timeout=0.2)
-
-    def _opened(self, stream: Stream) -> None:
-        self._streams.append(stream)
-        if self._stopped.is_set():
-            stream.shutdown()
-
-    def _end_logs(self, running: str | None = None) -> None:
-        for pod, ended in list(self._ended.items()):
-            if pod != running:
-                ended.set()
-
-    def _watch(self) -> None:
-        try:
-            for state in self._job._client._jobs.changes(self._job.name, self._job.namespace, opened=self._opened):
-                self._put(state)
-                pod = state.status.launcher_pod_status
-                if pod and pod.name and pod.name not in self._ended and pod.phase in ("Running", "Succeeded", "Failed"):
-                    self._follow_log(pod.name)
-                is_running = pod and pod.phase == "Running" and not state.status.finished
-                self._end_logs(pod.name if is_running and pod else None)
-                if state.status.finished or self._stopped.is_set():
-                    break
-            # The log ends with its container: all of it comes before the end.
-            self._end_logs()
-            for thread in self._log_threads:
-                thread.join()
-            self.complete = not self._stopped.is_set() and not self._failed
-            self._put(None)
-        except BaseException as error:
-            self._put(error)
-
-    def _follow_log(self, pod: str) -> None:
-        self._ended[pod] = threading.Event()
-        thread = threading.Thread(target=self._log, args=(pod,), name="trireme-log", daemon=True)
-        self._log_threads.append(thread)
-        thread.start()
-
-    def _log(self, pod: str) -> None:
-        path = pod_path(self._job.namespace, pod, "log")
-        try:
-            for line in log_lines(self._job._client._kube, path, ended=self._ended[pod], opened=self._opened):
-                self._put(line.rstrip("\r"))
-                if self._stopped.is_set():
-                    return
-        except errors.TrainingSDKException as error:
-            # The states still come; results() and curve() read the log again.
-            self._failed = True
-            log.warning("log of pod %s: %s", pod, error)
-
-
-class JobArray(ResourceFrames):
-    """Jobs of one function with different arguments."""
-
-    def __init__(self, client: Client, jobs: list[Job], array: str) -> None:
-        self._client = client
-        self.jobs = jobs
-        self.array = array
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Job]:
-        return iter(self.jobs)
-
-    def __getitem__(self, index: int) -> Job:
-        return self.jobs[index]
-
-    def wait(self, timeout: float | None = None) -> JobArray:
-        """Waits until all jobs have finished, with one watch. It does not wait for jobs that were deleted."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        waiting = {job.name: job for job in self.jobs if not job.status.finished}
-        if not waiting:
-            return self
-        jobs = self._client._jobs
-        query = {"labelSelector": f"{LABEL_ARRAY}={self.array}"}
-        try:
-            states = self._client._kube.watch(jobs.path(self._client.namespace), query, deadline=deadline)
-            return self._wait(states, waiting, deadline, timeout)
-        except KeyboardInterrupt:
-            log.warning("Stopped waiting; the jobs continue. To delete them, call delete() of the array")
-            raise
-
-    def _wait(
-        self,
-        states: Iterator[tuple[str, JSON]],
-        waiting: dict[str, Job],
-        deadline: float | None,
-        timeout: float | None,
-    ) -> JobArray:
-        for kind, item in states:
-            for data in item["items"] if kind == "SYNCED" else [item] if kind in ("ADDED", "MODIFIED") else []:
-                state = TrainJob.from_dict(data)
-                if state.metadata.name in waiting:
-                    waiting[state.metadata.name]._job = state
-            if kind == "SYNCED":
-                existing = {data["metadata"]["name"] for data in item["items"]}
-                waiting = {name: job for name, job in waiting.items() if name in existing}
-            if kind == "DELETED":
-                waiting.pop(item["metadata"]["name"], None)
-            waiting = {name: job for name, job in waiting.items() if not job.status.finished}
-            if not waiting:
-                return self
-            if deadline is not None and time.monotonic() >= deadline:
-                raise errors.WaitTimeoutError(
-                    f"{len(waiting)} of {len(self.jobs)} jobs have not finished within {timeout:g} s",
-                    reason="Timeout",
-                )
-        return self
-
-    def results(self, timeout: float | None = None) -> list[list[Any]]:
-        """Waits for all jobs, and returns the results of each. Raises the JobFailed of the first that failed."""
-        self.wait(timeout)
-        return [job.results() for job in self.jobs]
-
-    def delete(self) -> None:
-        """Deletes all jobs."""
-        for job in self.jobs:
-            with contextlib.suppress(errors.NotFoundError):
-                job.delete()
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [job_row(job._job) for job in self.jobs]
-
-
-class RunList(list[Job], ResourceFrames):
-    """Jobs of `run`, with a table for notebooks and `to_frame()`."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [job_row(job._job) for job in self]
 
 
 class Client:
@@ -615,7 +187,7 @@ class Client:
 
         With `preflight`, it returns a Plan, and nothing is created.
         """
-        nodes, slots = _count("nodes", nodes), _count("slots", slots)
+        nodes, slots = count("nodes", nodes), count("slots", slots)
         ranks = self.local or nodes * slots
         limit, most = result_limits(max_result_bytes, ranks)
         packed = payload(func, args, kwargs, code, limit, most)
@@ -625,22 +197,22 @@ class Client:
             return Plan({}, packed.size, {"ranks": self.local})
         if self.local:
             return LocalJob(packed, self.local, env)
-        name = name or _job_name(func)
         chosen = self._training.find_runtime(runtime or self.runtime, self.namespace)
         manifest = self._manifest(
+            packed,
+            chosen,
             command=["python3", f"{FOLDER}/run.pyz"],
-            name=name,
-            runtime=chosen,
+            name=name or _job_name(func),
             num_nodes=nodes,
-            image=image or self.image or os.environ.get("TRIREME_IMAGE") or chosen.image or "",
+            slots_per_worker=slots,
+            image=image,
             resources_per_node=resources,
             launcher_resources=launcher_resources,
             env=env,
             volumes=volumes,
             volume_mounts=volume_mounts,
-            labels={**(labels or {}), LABEL_RUN: packed.run},
-            annotations={TAG_OUTPUT: "true", **(annotations or {})},
-            slots_per_worker=slots,
+            labels=labels,
+            annotations=annotations,
             active_deadline_seconds=max_seconds,
             ttl_seconds_after_finished=delete_after_seconds,
         )
@@ -648,17 +220,34 @@ class Client:
             return self._plan(manifest, packed, chosen)
         return self._submit(manifest, packed, ranks)
 
-    def _manifest(self, command: list[str], **settings: Any) -> JSON:
-        secret = {
-            "name": "run-payload",
-            # The user of the containers is not known. An allocation has a program among the files.
-            "secret": {"secretName": _secret_name(settings["name"]), "defaultMode": 0o555},
-        }
+    def _manifest(
+        self,
+        packed: Payload,
+        runtime: Runtime,
+        *,
+        name: str,
+        image: str | None,
+        volumes: list[JSON] | None,
+        volume_mounts: list[JSON] | None,
+        labels: dict[str, str] | None,
+        annotations: dict[str, str] | None,
+        **settings: Any,
+    ) -> JSON:
+        """Returns a TrainJob whose pods have the payload."""
+        # The user of the containers is not known. An allocation has a program among the files.
+        secret = {"name": "run-payload", "secret": {"secretName": _secret_name(name), "defaultMode": 0o555}}
         mount = {"name": "run-payload", "mountPath": FOLDER, "readOnly": True}
-        runtime: Runtime = settings.pop("runtime")
-        settings["volumes"] = [*(settings["volumes"] or []), secret]
-        settings["volume_mounts"] = [*(settings["volume_mounts"] or []), mount]
-        manifest = build_train_job(command=command, args=None, namespace=self.namespace, **settings)
+        manifest = build_train_job(
+            args=None,
+            name=name,
+            namespace=self.namespace,
+            image=image or self.image or os.environ.get("TRIREME_IMAGE") or runtime.image or "",
+            volumes=[*(volumes or []), secret],
+            volume_mounts=[*(volume_mounts or []), mount],
+            labels={**(labels or {}), LABEL_RUN: packed.run},
+            annotations={TAG_OUTPUT: "true", **(annotations or {})},
+            **settings,
+        )
         manifest["spec"]["runtimeRef"] = {"apiGroup": "kubeflow.org", "kind": runtime.kind, "name": runtime.name}
         return manifest
 
@@ -690,8 +279,8 @@ class Client:
         """
         from trireme._allocation import LocalRanks, Ranks, mpirun_of
 
-        nodes, slots = _count("nodes", nodes), _count("slots", slots)
-        max_idle_seconds = _count("max_idle_seconds", max_idle_seconds)
+        nodes, slots = count("nodes", nodes), count("slots", slots)
+        max_idle_seconds = count("max_idle_seconds", max_idle_seconds)
         if self.local:
             _local.mpirun_path()
             return LocalRanks(self)
@@ -700,19 +289,20 @@ class Client:
         mpirun, flags = mpirun_of(chosen.launcher_command, nodes * slots)
         packed = allocation(mpirun, max_idle_seconds)
         manifest = self._manifest(
+            packed,
+            chosen,
             command=[f"{FOLDER}/mpirun", *flags],
             name=name or f"ranks-{secrets.token_hex(3)}",
-            runtime=chosen,
             num_nodes=nodes,
-            image=image or self.image or os.environ.get("TRIREME_IMAGE") or chosen.image or "",
+            slots_per_worker=slots,
+            image=image,
             resources_per_node=resources,
             launcher_resources=launcher_resources,
             env=env,
             volumes=volumes,
             volume_mounts=volume_mounts,
-            labels={**(labels or {}), LABEL_RUN: packed.run},
-            annotations={TAG_OUTPUT: "true", **(annotations or {})},
-            slots_per_worker=slots,
+            labels=labels,
+            annotations=annotations,
             active_deadline_seconds=max_seconds,
             # The program that would delete it may have ended.
             ttl_seconds_after_finished=ENDED_ALLOCATION_SECONDS,
@@ -859,27 +449,6 @@ AsyncClient = asynchronous(Client, "AsyncClient", __name__)
 def _is_refusal(error: BaseException) -> bool:
     """Whether the API server has answered that it did not create an object."""
     return isinstance(error, errors.K8sApiException) and error.status < 500
-
-
-def result_limits(max_result_bytes: int | None, ranks: int) -> tuple[int, int]:
-    """Returns the limit for the result of a rank, and the highest that is possible."""
-    most = MAX_ALL_RESULT_BYTES // ranks
-    if max_result_bytes is None:
-        return min(MAX_RESULT_BYTES, most), most
-    limit = _count("max_result_bytes", max_result_bytes)
-    if limit > most:
-        raise errors.ValidationError(
-            "max_result_bytes",
-            f"must be at most {most} with {ranks} ranks, not {limit}",
-            remedy="Write larger results to a volume, and return their paths",
-        )
-    return limit, most
-
-
-def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise errors.ValidationError(name, f"must be at least 1, not {value}")
-    return value
 
 
 def _job_name(func: Callable[..., Any]) -> str:
