@@ -133,6 +133,11 @@ func TestAudit(t *testing.T) {
 	if err := ada.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
+	// The API server asks again about an object that its cache shows late. A list waits for the
+	// cache.
+	if err := ada.List(t.Context(), &v2beta1.MPIJobList{}, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
 	if err := ada.Delete(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
