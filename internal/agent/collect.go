@@ -51,7 +51,7 @@ func (rr *rankReader) host(question ranksQuestion) protocol.Host {
 	ranks := rr.read()
 	if question.Examine && len(ranks) <= protocol.MaxRanksOfHost {
 		rr.examining.Lock()
-		examine(ranks, question.Peers)
+		examine(ranks, question.Peers, instructionPointer)
 		rr.examining.Unlock()
 	}
 	return hostOf(ranks)

@@ -28,6 +28,9 @@ const (
 	busyHelperRounds = examineRounds / 10
 	// busyRounds is in how many rounds a rank must run not to be asleep.
 	busyRounds = examineRounds / 5
+	// restRounds is for how many rounds a thread is left alone that did not stop. Each try
+	// takes stopPatience, in which nothing else is sampled.
+	restRounds = examineRounds / 4
 )
 
 // rounds counts what a rank did at each sample.
@@ -42,18 +45,21 @@ type rounds struct {
 
 // examine finds out what the ranks are doing. Only threads that run are stopped, for about
 // 0.1 ms each: a system call that waits might return early if it were interrupted.
-func examine(ranks []rankProcess, peers map[string]string) {
+func examine(ranks []rankProcess, peers map[string]string, read pointerReader) {
 	counts := make([]rounds, len(ranks))
-	deadline := time.Now().Add(examineLimit)
-	for round := 0; round < examineRounds && time.Now().Before(deadline); {
+	resting := map[int]int{}
+	began := time.Now()
+	deadline := began.Add(examineLimit)
+	for next, all := 0, examineRounds*len(ranks); next < all && time.Now().Before(deadline); {
 		onOwnThread(func() {
-			sampler := newSampler()
-			for ; round < examineRounds && !sampler.isStuck && time.Now().Before(deadline); round++ {
-				began := time.Now()
-				for i := range ranks {
-					sampler.sample(&ranks[i], &counts[i])
+			sampler := newSampler(read, resting)
+			for ; next < all && !sampler.isStuck && time.Now().Before(deadline); next++ {
+				round, i := next/len(ranks), next%len(ranks)
+				if i == 0 && round > 0 {
+					time.Sleep(examinePause - time.Since(began))
+					began = time.Now()
 				}
-				time.Sleep(examinePause - time.Since(began))
+				sampler.sample(&ranks[i], &counts[i], round)
 			}
 		})
 	}
@@ -100,32 +106,43 @@ func isExited(state string) bool { return state == "Z" || state == "X" }
 
 func readUsage(id int) (usage, error) { return usageIn(processDirectory(id)) }
 
+// pointerReader reads where a running thread is, as instructionPointer does.
+type pointerReader func(id, thread int) (address uint64, call int64, err error)
+
 // sampler samples the instruction pointers of threads. It must be used on one thread of
 // the operating system.
 type sampler struct {
+	read pointerReader
 	// maps are the mapped files of processes.
 	maps map[int][]mapping
 	// isStuck is set if a thread did not stop, because it waits for a core. It only continues
 	// when the sampler has finished; another one then continues.
 	isStuck bool
+	// resting has threads that did not stop, and the round in which they are sampled again. It
+	// is shared by all samplers of an examination.
+	resting map[int]int
 }
 
-func newSampler() *sampler { return &sampler{maps: map[int][]mapping{}} }
+func newSampler(read pointerReader, resting map[int]int) *sampler {
+	return &sampler{read: read, maps: map[int][]mapping{}, resting: resting}
+}
 
 // sample takes one sample of all threads of a rank, and counts the most telling one.
-func (s *sampler) sample(rank *rankProcess, count *rounds) {
+func (s *sampler) sample(rank *rankProcess, count *rounds, round int) {
 	var main, helpers, inMPI, inSystem, isUnknown bool
 	left := maxThreads
 	for _, id := range rank.all {
 		for _, thread := range threadsOf(id) {
-			if left--; left < 0 || s.isStuck || threadState(id, thread) != "R" {
+			if left--; left < 0 || s.isStuck || round < s.resting[thread] || threadState(id, thread) != "R" {
 				continue
 			}
 			code, err := s.codeOf(id, thread)
 			switch {
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				s.isStuck, s.resting[thread] = true, round+restRounds
 			case err != nil:
-				// Unless it waits for a core, or has exited.
-				isUnknown = isUnknown || !s.isStuck && threadState(id, thread) == "R" && !isOwnThread(tracerOf(threadDirectory(id, thread)))
+				// Unless it has exited, or its last tracer has not released it yet.
+				isUnknown = isUnknown || threadState(id, thread) == "R" && !isOwnThread(tracerOf(threadDirectory(id, thread)))
 			case code == mpi.MPICode:
 				inMPI = true
 			case code == mpi.SystemCode:
@@ -153,8 +170,7 @@ func (s *sampler) sample(rank *rankProcess, count *rounds) {
 
 // codeOf returns where a running thread is.
 func (s *sampler) codeOf(id, thread int) (mpi.Code, error) {
-	address, call, err := instructionPointer(id, thread)
-	s.isStuck = s.isStuck || errors.Is(err, os.ErrDeadlineExceeded)
+	address, call, err := s.read(id, thread)
 	if err != nil {
 		return 0, err
 	}

@@ -229,6 +229,60 @@ func TestWorkerExaminesRanks(t *testing.T) {
 	}
 }
 
+// A thread that never stops, because others have its core, costs some samples. What the
+// other ranks do is found out, those before it as well as those after it.
+func TestExaminationContinuesAfterStuckThread(t *testing.T) {
+	t.Parallel()
+	inMPI, spinning := asMPI(t), testBinary(t)
+	ranks := []rankProcess{
+		startRank(t, 0, inMPI, "spin"), startRank(t, 1, spinning, "spin"), startRank(t, 2, inMPI, "spin"), startRank(t, 3, spinning, "spin"), startRank(t, 4, inMPI, "spin"),
+	}
+	neverStops := func(id, thread int) (uint64, int64, error) {
+		if id == ranks[1].PID || id == ranks[3].PID {
+			time.Sleep(stopPatience)
+			return 0, -1, os.ErrDeadlineExceeded
+		}
+		return instructionPointer(id, thread)
+	}
+	want := []protocol.Doing{protocol.SpinningInMPI, "", protocol.SpinningInMPI, "", protocol.SpinningInMPI}
+	// On a machine that is busy, a rank may not run during an examination.
+	eventually.SucceedsWithin(t, patience, "the other ranks are examined", func() error {
+		examine(ranks, nil, neverStops)
+		var got []protocol.Doing
+		for _, rank := range ranks {
+			got = append(got, rank.Doing)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("examination (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// startRank starts a program of a job below this process.
+func startRank(t *testing.T, number int, binary, role string) rankProcess {
+	t.Helper()
+	command := exec.Command(binary)
+	command.Env = append(os.Environ(), roleVariable+"="+role)
+	started, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	// It prints its process ID when it has begun.
+	if _, err := started.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	id := command.Process.Pid
+	return rankProcess{Rank: protocol.Rank{Rank: number, PID: id}, all: []int{id}}
+}
+
 func cpuOf(t testing.TB, id int) int64 {
 	t.Helper()
 	one, err := readUsage(id)
