@@ -39,6 +39,9 @@ const (
 	annotationIssued = "training.kubeflow.org/issued-certificate"
 	caCertificateKey = "ca.crt"
 	caPrivateKey     = "ca.key"
+	// historyService is the Service of the history, which has the server's certificate. The
+	// certificate always has its name: kubelets take a minute to mount another one.
+	historyService = "trireme-history"
 )
 
 // serverCertificate keeps the certificate of the server in a Secret and its CA in a
@@ -107,11 +110,12 @@ func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) er
 }
 
 // serverNames are the names in the server's certificate: those of its Service, localhost
-// for kubectl port-forward, and the names that the administrator adds.
+// for kubectl port-forward, the history's, and the names that the administrator adds.
 func serverNames(settings config.Server, namespace, domain string) []string {
 	service := settings.ServiceName
 	return append([]string{
 		service, service + "." + namespace, service + "." + namespace + ".svc", service + "." + namespace + ".svc." + domain, "localhost",
+		historyService + "." + namespace + ".svc",
 	}, settings.ExtraNames...)
 }
 

@@ -98,15 +98,7 @@ imagePullSecrets:
 {{- if not .Values.server.enabled -}}
 {{- $_ := set $config "server" (dict "manageCertificate" false) -}}
 {{- end -}}
-{{- /* The history uses the server's certificate, except on OpenShift. */}}
-{{- if and .Values.history.enabled (not (include "trireme.isOpenShift" .)) -}}
-{{- $own := deepCopy .Values.operator.config -}}
-{{- $names := append (dig "server" "extraNames" list $own) (printf "trireme-history.%s.svc" .Release.Namespace) -}}
-{{- $_ := set $own "server" (merge (dict "extraNames" $names) (dig "server" dict $own)) -}}
-{{- mustMergeOverwrite $config $own | toYaml -}}
-{{- else -}}
 {{- mustMergeOverwrite $config (deepCopy .Values.operator.config) | toYaml -}}
-{{- end -}}
 {{- end -}}
 
 {{/* The port for reports of jobs; 0 if it is disabled. */}}

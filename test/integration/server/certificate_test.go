@@ -34,6 +34,7 @@ import (
 // issuedNames are those that the operator of these tests issues a certificate for.
 var issuedNames = []string{
 	"trireme-server", "trireme-server.trireme-system", "trireme-server.trireme-system.svc", "trireme-server.trireme-system.svc.cluster.local", "localhost",
+	"trireme-history.trireme-system.svc",
 	"train.example.com", "192.0.2.7",
 }
 
