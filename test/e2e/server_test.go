@@ -112,7 +112,17 @@ type user struct {
 // newUser makes a namespace, and somebody who may work in it and nowhere else.
 func newUser(t *testing.T) user {
 	t.Helper()
-	api, namespace := newNamespace(t)
+	_, namespace := newNamespace(t)
+	return newUserOf(t, namespace)
+}
+
+// newUserOf makes somebody who may work in a namespace and nowhere else.
+func newUserOf(t *testing.T, namespace string) user {
+	t.Helper()
+	api, err := jobClient()
+	if err != nil {
+		t.Fatal(err)
+	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scientist"}}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scientist"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
