@@ -39,6 +39,9 @@ type reporter struct {
 	hosts    []protocol.Host
 	hasFound bool
 	hasSent  bool
+	// kept are the metrics over time, and isRecalled is set if the operator asks for them.
+	kept       keptCurves
+	isRecalled bool
 }
 
 // newReporter returns nil if the job does not report.
@@ -153,6 +156,7 @@ func (r *reporter) look(ctx context.Context, examine bool) *protocol.Activity {
 
 // send sends a message, and returns when to send the next one.
 func (r *reporter) send(ctx context.Context, a *protocol.Activity, interval time.Duration) (next time.Duration, examine bool) {
+	r.recall(a)
 	reply, err := r.poster.post(ctx, a)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -160,11 +164,20 @@ func (r *reporter) send(ctx context.Context, a *protocol.Activity, interval time
 		}
 		return interval, false
 	}
-	r.hasSent, r.hosts = true, a.Hosts
+	r.hasSent, r.hosts, r.isRecalled = true, a.Hosts, reply.Recall
+	r.kept.add(reply.Newest)
 	if reply.IntervalSeconds > 0 {
 		interval = min(max(time.Duration(reply.IntervalSeconds)*time.Second, minInterval), maxInterval)
 	}
 	return interval, reply.Examine
+}
+
+// recall adds what the operator asks for: metrics over time, which it lost when it was
+// restarted.
+func (r *reporter) recall(a *protocol.Activity) {
+	if r.isRecalled {
+		a.Kept = r.kept.all()
+	}
 }
 
 // finish sends the last message.
@@ -172,6 +185,7 @@ func (r *reporter) finish(ctx context.Context) {
 	defer r.poster.close()
 	a := &protocol.Activity{Time: time.Now(), Hosts: r.hosts, Final: true}
 	r.output.addTo(a)
+	r.recall(a)
 	if r.hasSent || a.Progress != nil {
 		// If the operator does not answer, it learns of the end from the pod.
 		_, _ = r.poster.post(ctx, a)

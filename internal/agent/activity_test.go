@@ -149,6 +149,19 @@ kill $local $remote; wait; exit 0`, proceed)
 			t.Errorf("rank %d does %s and waits for %s, want a sleep", rank.Rank, rank.Doing, rank.WaitsFor)
 		}
 	}
+	// The operator is replaced by another one, which asks for the metrics over time.
+	loss := protocol.Curve{Name: "loss", Points: []protocol.Point{{Milliseconds: 1, Step: new(int64(5)), Value: 0.5}}}
+	operator.ask(protocol.ActivityReply{IntervalSeconds: 1, Newest: []protocol.Curve{loss}})
+	sent := len(operator.received())
+	eventually.Holds(t, "the agent has received the newest points", func() bool { return len(operator.received()) >= sent+2 })
+	if kept := operator.last().Kept; kept != nil {
+		t.Errorf("without a request, the agent sends %+v", kept)
+	}
+	operator.ask(protocol.ActivityReply{IntervalSeconds: 1, Recall: true})
+	got = operator.awaitMessage(t, "what the agent has kept is sent", func(a protocol.Activity) bool { return a.Kept != nil })
+	if len(got.Kept) != 1 || got.Kept[0].Name != "loss" || cmp.Diff(loss.Points[0], got.Kept[0].Points[0]) != "" {
+		t.Errorf("the agent has kept %+v", got.Kept)
+	}
 	mustWrite(t, proceed, "")
 	_ = command.Wait()
 	got = operator.last()
@@ -165,8 +178,8 @@ kill $local $remote; wait; exit 0`, proceed)
 		t.Error("the first or the last message does not have the token of its time")
 	}
 	mustHoldNoSecret(t, worker.keys, "the launcher's output", stdout.String()+stderr.String(), statusToken)
-	sent, _ := json.Marshal(operator.messages)
-	mustHoldNoSecret(t, worker.keys, "the messages", string(sent), statusToken, commandToken)
+	messages, _ := json.Marshal(operator.messages)
+	mustHoldNoSecret(t, worker.keys, "the messages", string(messages), statusToken, commandToken)
 	readReport(t, worker.keys, message)
 }
 
@@ -325,6 +338,35 @@ func clientOf(t *testing.T, worker *workerProcess) *client {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// A job that reports for days, or many metrics, takes no more memory.
+func TestKeptMetricsAreBounded(t *testing.T) {
+	tests := map[string]struct{ metrics, reports int }{"a long job": {1, 10_000}, "many metrics": {100, 500}, "few reports": {5, 20}}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var kept keptCurves
+			for i := range tc.reports {
+				for metric := range tc.metrics {
+					kept.add([]protocol.Curve{{Name: fmt.Sprint(metric), Points: []protocol.Point{{Milliseconds: int64(i), Value: float64(i)}}}})
+				}
+			}
+			all, total := kept.all(), 0
+			for _, one := range all {
+				total += len(one.Points)
+				last := one.Points[len(one.Points)-1]
+				if len(one.Points) > protocol.MaxPoints || last.Value != float64(tc.reports-1) || !slices.IsSortedFunc(one.Points, func(a, b protocol.Point) int { return int(a.Milliseconds - b.Milliseconds) }) {
+					t.Errorf("metric %s has %d points, the last is %v", one.Name, len(one.Points), last)
+				}
+				if reported := tc.reports; reported <= 20 && len(one.Points) != reported {
+					t.Errorf("metric %s has %d points of %d", one.Name, len(one.Points), reported)
+				}
+			}
+			if want := min(tc.metrics, protocol.MaxCurves); len(all) != want || total > protocol.MaxKeptPoints || total != kept.points {
+				t.Errorf("%d curves with %d points (counted %d), want %d curves", len(all), total, kept.points, want)
+			}
+		})
+	}
 }
 
 func TestLineWriter(t *testing.T) {

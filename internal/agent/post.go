@@ -25,7 +25,7 @@ const (
 	// postTimeout limits one message.
 	postTimeout = 20 * time.Second
 	// maxReply limits what is read of an answer.
-	maxReply = 4 << 10
+	maxReply = 32 << 10
 )
 
 // poster sends messages to the operator.

@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/engine/reports"
 	"github.com/trireme-mpi/trireme/internal/testing/eventually"
 )
 
@@ -199,4 +202,105 @@ func (reader *metricsReader) refusedReports() (sum float64) {
 		sum += reader.read(pod)["training_operator_reports_refused_total"]
 	}
 	return sum
+}
+
+// counting reports a step five times in a second, for as long as it is let.
+const counting = `
+import time
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+step = 0
+while True:
+    step += 1
+    if MPI.COMM_WORLD.rank == 0:
+        print('trireme: {"step": %d, "of": 1000000, "loss": %f}' % (step, 1 / step), flush=True)
+    time.sleep(0.2)
+`
+
+// The operator and the server are killed while ranks report: the progress never goes back,
+// the metrics over time begin where they began, and what is reported afterwards follows.
+// The job does not notice.
+func TestOperatorAndServerAreKilledWhileRanksReport(t *testing.T) {
+	if !isThorough() {
+		t.Skip("waits until the Lease of a killed leader has expired: make test-all runs it, and TestNextLeaderRestoresCurves has the operator's part")
+	}
+	needsLocalCluster(t, "all replicas are killed")
+	ada := newUser(t)
+	api, err := jobClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := submitTo(t, api, ada.namespace, implementations[1].trainJob(2, counting))
+	var before []reports.Point
+	server := reachServer(t)
+	eventually.Succeeds(t, "the metrics have some points", func() (err error) {
+		before, err = server.lossOf(t, ada)
+		if err == nil && len(before) < 3 {
+			err = fmt.Errorf("they are %+v", before)
+		}
+		return err
+	})
+	children, last := job.children(), job.steps(0)
+
+	kubectl(t, "delete pods --namespace trireme-system --selector 'app.kubernetes.io/component in (operator, server)' --force --grace-period=0")
+	killed := time.Now()
+	after := job.written()
+	eventually.SucceedsWithin(t, recovery, "the status has steps from after the kill", func() error {
+		if last = job.steps(last); last <= after {
+			return fmt.Errorf("it has step %d, and %d was written at the kill", last, after)
+		}
+		return nil
+	})
+	t.Logf("the progress continued %s after all replicas were killed", time.Since(killed).Round(100*time.Millisecond))
+	waitUntilWell(t)
+	server = reachServer(t)
+	eventually.SucceedsWithin(t, recovery, "the metrics have points from before and after the kill", func() error {
+		now, err := server.lossOf(t, ada)
+		if err != nil {
+			return err
+		}
+		if first := now[0]; !first.Time.Truncate(time.Millisecond).Equal(before[0].Time.Truncate(time.Millisecond)) || first.Value != before[0].Value {
+			return fmt.Errorf("they began with %+v, and now with %+v", before[0], first)
+		}
+		if newest := now[len(now)-1]; *newest.Step <= after || len(now) <= len(before) {
+			return fmt.Errorf("%d points, the newest is of step %d", len(now), *newest.Step)
+		}
+		return nil
+	})
+	server.wants(t, ada, "GET", "/api/v1/namespaces/"+ada.namespace+"/trainjobs/train/ranks", nil, 200, `"rank":0`, `"rank":3`)
+	if diff := cmp.Diff(children, job.children()); diff != "" {
+		t.Errorf("the pods of the job (- before, + after):\n%s", diff)
+	}
+	if stalled := stalledCondition(job.object); stalled != nil {
+		t.Errorf("the job is called stalled: %s", stalled.Message)
+	}
+}
+
+// lossOf is the metric over time.
+func (server *theServer) lossOf(t *testing.T, by user) ([]reports.Point, error) {
+	t.Helper()
+	code, answer := server.curl(t, by, "GET", "/api/v1/namespaces/"+by.namespace+"/trainjobs/train/metrics/curves", nil)
+	var all reports.JobCurves
+	if err := json.Unmarshal([]byte(answer), &all); err != nil || code != 200 || len(all.Curves) != 1 {
+		return nil, fmt.Errorf("%d %s: %v", code, answer, err)
+	}
+	return all.Curves[0].Points, nil
+}
+
+// steps is the step in the status, which must not be before the last one.
+func (job *theJob) steps(last int64) int64 {
+	job.t.Helper()
+	var step int64
+	if status := job.refresh().TrainerStatus; status != nil && status.Step != nil {
+		step = *status.Step
+	}
+	if step < last {
+		job.t.Errorf("the status has step %d after step %d", step, last)
+	}
+	return step
+}
+
+// written is the number of steps that the program has written.
+func (job *theJob) written() int64 {
+	return int64(strings.Count(job.log(), "trireme: {"))
 }

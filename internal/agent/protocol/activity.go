@@ -48,6 +48,9 @@ type Activity struct {
 	// Examined is set if the ranks were examined for this message, as a reply had asked. The
 	// ranks that run and have no Doing could not be examined.
 	Examined bool `json:"examined,omitempty"`
+	// Kept are the metrics over time that the agent has kept, as the last reply had asked. It is
+	// empty, but not null, if there are none.
+	Kept []Curve `json:"kept,omitzero"`
 	// Final is set in the last message, after the command has exited.
 	Final bool `json:"final,omitempty"`
 }
@@ -58,6 +61,35 @@ type ActivityReply struct {
 	IntervalSeconds int `json:"intervalSeconds"`
 	// Examine asks for the details that cost something: Doing, WaitsFor and Stack.
 	Examine bool `json:"examine,omitempty"`
+	// Newest are the newest points of the metrics, each as a curve of one point, as far as they
+	// were received since the last answer. The agent keeps them: an operator has metrics over
+	// time in memory, and the next one does not know them.
+	Newest []Curve `json:"newest,omitempty"`
+	// Recall asks for what the agent has kept.
+	Recall bool `json:"recall,omitempty"`
+}
+
+// Limits of what an agent keeps of metrics.
+const (
+	MaxCurves = 32
+	// MaxPoints is for one curve, MaxKeptPoints for all curves of an agent.
+	MaxPoints     = 200
+	MaxKeptPoints = 2000
+)
+
+// Curve is a metric over time.
+type Curve struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Point is a value of a metric at a time, and the step that the training was at. Its names
+// are short, because there are many.
+type Point struct {
+	// Milliseconds since 1970, by the operator's clock.
+	Milliseconds int64   `json:"t"`
+	Step         *int64  `json:"s,omitempty"`
+	Value        float64 `json:"v"`
 }
 
 // Host is one host of the job with the ranks that run there.

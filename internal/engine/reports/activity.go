@@ -50,7 +50,7 @@ func ParseActivity(body []byte, limits Limits) (*protocol.Activity, error) {
 		return nil, fmt.Errorf("the body is not an activity: %w", err)
 	}
 	activity := &message.Activity
-	activity.Hosts = message.Hosts.hosts
+	activity.Hosts, activity.Kept = message.Hosts.hosts, message.Kept
 	if progress := message.Progress; progress != nil {
 		activity.Progress = &progress.Progress
 		activity.Progress.Metrics = progress.Metrics
@@ -67,6 +67,7 @@ type activityMessage struct {
 	protocol.Activity
 	Hosts    hostList         `json:"hosts"`
 	Progress *progressMessage `json:"progress"`
+	Kept     keptList         `json:"kept"`
 }
 
 type hostMessage struct {
@@ -190,6 +191,44 @@ func (ml *metricList) UnmarshalJSON(text []byte) error {
 		var metric protocol.Metric
 		err := decoder.Decode(&metric)
 		*ml = append(*ml, metric)
+		return err
+	})
+}
+
+// keptList are metrics over time that an agent has kept, as many as an operator has.
+type keptList []protocol.Curve
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (kl *keptList) UnmarshalJSON(text []byte) error {
+	*kl = keptList{}
+	return eachElement(text, func(decoder *json.Decoder) error {
+		if len(*kl) == protocol.MaxCurves {
+			return errEnough
+		}
+		var curve struct {
+			Name   string    `json:"name"`
+			Points pointList `json:"points"`
+		}
+		err := decoder.Decode(&curve)
+		if length := utf8.RuneCountInString(curve.Name); length > 0 && length <= protocol.MaxMetricLength {
+			*kl = append(*kl, protocol.Curve{Name: curve.Name, Points: curve.Points})
+		}
+		return err
+	})
+}
+
+// pointList are the points of a curve.
+type pointList []protocol.Point
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (pl *pointList) UnmarshalJSON(text []byte) error {
+	return eachElement(text, func(decoder *json.Decoder) error {
+		if len(*pl) == protocol.MaxPoints {
+			return errEnough
+		}
+		var point protocol.Point
+		err := decoder.Decode(&point)
+		*pl = append(*pl, point)
 		return err
 	})
 }

@@ -32,6 +32,7 @@ func TestParseActivityKeepsReport(t *testing.T) {
 			}}},
 			{Name: "bert-worker-1.bert", Unknown: "it does not answer in time"},
 		},
+		Kept: []protocol.Curve{{Name: "loss", Points: []protocol.Point{{Milliseconds: started.UnixMilli(), Step: new(int64(5)), Value: 0.5}, {Milliseconds: started.UnixMilli() + 1, Value: 0.25}}}},
 	}
 	body, err := json.Marshal(want)
 	if err != nil {
@@ -43,6 +44,38 @@ func TestParseActivityKeepsReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An agent cannot send more of metrics over time than an operator keeps.
+func TestKeptMetricsAreLimited(t *testing.T) {
+	point := `{"t": 1, "v": 2}`
+	curve := `{"name": "loss", "points": ` + repeated(point, protocol.MaxPoints+1) + `}`
+	for name, tc := range map[string]struct {
+		kept string
+		want int
+	}{
+		"nothing":         {"[]", 0},
+		"many curves":     {repeated(curve, protocol.MaxCurves+1), protocol.MaxCurves},
+		"no name":         {`[{"points": [` + point + `]}]`, 0},
+		"a long name":     {`[{"name": "` + strings.Repeat("n", protocol.MaxMetricLength+1) + `", "points": [` + point + `]}]`, 0},
+		"another curve":   {`[{"name": "a", "newer": 1}, ` + curve + `]`, 2},
+		"a name's length": {`[{"name": "` + strings.Repeat("é", protocol.MaxMetricLength) + `"}]`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseActivity([]byte(`{"kept": `+tc.kept+`}`), LimitsOf(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Kept == nil || len(got.Kept) != tc.want {
+				t.Fatalf("%d curves, want %d", len(got.Kept), tc.want)
+			}
+			for _, one := range got.Kept {
+				if len(one.Points) > protocol.MaxPoints {
+					t.Errorf("%s has %d points", one.Name, len(one.Points))
+				}
+			}
+		})
 	}
 }
 

@@ -4,15 +4,12 @@ package reports
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/trireme-mpi/trireme/api/training"
-)
-
-const (
-	maxCurves = 32
-	maxPoints = 200
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // Curves are metrics over time, in bounded memory: when a curve is full, every second
@@ -62,7 +59,7 @@ func (c *Curves) of(name string) *curve {
 			return one
 		}
 	}
-	if len(c.curves) == maxCurves {
+	if len(c.curves) == protocol.MaxCurves {
 		return nil
 	}
 	one := &curve{name: name, every: 1}
@@ -75,9 +72,9 @@ func (c *curve) add(point Point) {
 	if c.seen++; (c.seen-1)%c.every != 0 {
 		return
 	}
-	if len(c.points) == maxPoints {
+	if len(c.points) == protocol.MaxPoints {
 		kept := c.points[:0]
-		for i := 0; i < maxPoints; i += 2 {
+		for i := 0; i < protocol.MaxPoints; i += 2 {
 			kept = append(kept, c.points[i])
 		}
 		c.points, c.every = kept, 2*c.every
@@ -86,6 +83,52 @@ func (c *curve) add(point Point) {
 		}
 	}
 	c.points = append(c.points, point)
+}
+
+// Since returns the newest point of each curve that has one after a time.
+func (c *Curves) Since(after time.Time) (newest []protocol.Curve) {
+	for _, one := range c.curves {
+		if one.last.Time.After(after) {
+			point := protocol.Point{Milliseconds: one.last.Time.UnixMilli(), Step: one.last.Step, Value: one.last.Value}
+			newest = append(newest, protocol.Curve{Name: one.name, Points: []protocol.Point{point}})
+		}
+	}
+	return newest
+}
+
+// Restore adds points from before, which the job's agent has kept. Those that are not older
+// than the curve are dropped.
+func (c *Curves) Restore(kept []protocol.Curve, now time.Time) {
+	for _, old := range kept {
+		before := now
+		if i := slices.IndexFunc(c.curves, func(one *curve) bool { return one.name == old.Name }); i >= 0 {
+			before = c.curves[i].points[0].Time
+		}
+		var points []Point
+		for _, point := range old.Points {
+			if at := time.UnixMilli(point.Milliseconds); at.Before(before) {
+				points = append(points, Point{Time: at, Step: point.Step, Value: point.Value})
+			}
+		}
+		if one := c.of(old.Name); one != nil && len(points) > 0 {
+			one.prepend(points)
+		}
+	}
+	// Those that were created for nothing.
+	c.curves = slices.DeleteFunc(c.curves, func(one *curve) bool { return len(one.points) == 0 })
+}
+
+// prepend puts older points in front.
+func (c *curve) prepend(points []Point) {
+	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
+	whole := curve{name: c.name, every: 1}
+	for _, point := range append(points, c.points...) {
+		whole.add(point)
+	}
+	if len(c.points) > 0 {
+		whole.last = c.last
+	}
+	*c = whole
 }
 
 // All returns a copy of the curves. Each ends with the newest point.

@@ -97,12 +97,12 @@ func TestCurves(t *testing.T) {
 		curves.add(start.Add(time.Duration(i)*time.Second), status)
 	}
 	all := curves.All()
-	if len(all) != maxCurves {
-		t.Errorf("%d curves, want %d", len(all), maxCurves)
+	if len(all) != protocol.MaxCurves {
+		t.Errorf("%d curves, want %d", len(all), protocol.MaxCurves)
 	}
 	for _, curve := range all {
 		first, last := curve.Points[0], curve.Points[len(curve.Points)-1]
-		if len(curve.Points) > maxPoints+1 || len(curve.Points) < maxPoints/2 || first.Value != 0 || last.Value != 999 || *last.Step != 999 {
+		if len(curve.Points) > protocol.MaxPoints+1 || len(curve.Points) < protocol.MaxPoints/2 || first.Value != 0 || last.Value != 999 || *last.Step != 999 {
 			t.Fatalf("%s has %d points from %v to %v", curve.Name, len(curve.Points), first, last)
 		}
 		gap := curve.Points[1].Time.Sub(first.Time)
@@ -110,6 +110,75 @@ func TestCurves(t *testing.T) {
 			if curve.Points[i].Time.Sub(curve.Points[i-1].Time) != gap {
 				t.Fatalf("%s: the points are not evenly spaced", curve.Name)
 			}
+		}
+	}
+}
+
+// values are those of a curve, in the order of their times.
+func values(t *testing.T, curves *Curves, name string) (values []float64) {
+	t.Helper()
+	last := time.Time{}
+	for _, curve := range curves.All() {
+		for _, point := range curve.Points {
+			if curve.Name == name && point.Time.Before(last) {
+				t.Errorf("%s goes back in time", name)
+			}
+			if curve.Name == name {
+				values, last = append(values, point.Value), point.Time
+			}
+		}
+	}
+	return values
+}
+
+// What the agent has kept comes before what the next leader has received itself.
+func TestRestoreCurves(t *testing.T) {
+	point := func(second int, value float64) protocol.Point {
+		return protocol.Point{Milliseconds: start.Add(time.Duration(second) * time.Second).UnixMilli(), Value: value}
+	}
+	var curves Curves
+	curves.add(start.Add(10*time.Second), &training.TrainerStatus{Metrics: []training.TrainerMetric{{Name: "loss", Value: "10"}}})
+	now := start.Add(20 * time.Second)
+	curves.Restore([]protocol.Curve{
+		{Name: "loss", Points: []protocol.Point{point(2, 2), point(1, 1), point(10, -1), point(15, -1)}},
+		{Name: "accuracy", Points: []protocol.Point{point(3, 3), point(30, -1)}},
+		{Name: "later", Points: []protocol.Point{point(30, -1)}},
+		{Name: "empty"},
+	}, now)
+	for name, want := range map[string][]float64{"loss": {1, 2, 10}, "accuracy": {3}, "later": nil, "empty": nil} {
+		if diff := cmp.Diff(want, values(t, &curves, name)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	curves.add(now, &training.TrainerStatus{Metrics: []training.TrainerMetric{{Name: "loss", Value: "20"}}})
+	if diff := cmp.Diff([]float64{1, 2, 10, 20}, values(t, &curves, "loss")); diff != "" {
+		t.Errorf("loss after another report (-want +got):\n%s", diff)
+	}
+	newest := curves.Since(now.Add(-time.Second))
+	if want := []protocol.Curve{{Name: "loss", Points: []protocol.Point{point(20, 20)}}}; cmp.Diff(want, newest) != "" {
+		t.Errorf("the newest points (-want +got):\n%s", cmp.Diff(want, newest))
+	}
+}
+
+// Many points of many curves stay within the bounds.
+func TestRestoredCurvesAreBounded(t *testing.T) {
+	var kept []protocol.Curve
+	for metric := range 2 * protocol.MaxCurves {
+		one := protocol.Curve{Name: fmt.Sprint(metric)}
+		for i := range 3 * protocol.MaxPoints {
+			one.Points = append(one.Points, protocol.Point{Milliseconds: int64(i), Value: float64(i)})
+		}
+		kept = append(kept, one)
+	}
+	var curves Curves
+	curves.Restore(kept, start)
+	all := curves.All()
+	if len(all) != protocol.MaxCurves {
+		t.Errorf("%d curves, want %d", len(all), protocol.MaxCurves)
+	}
+	for _, one := range all {
+		if last := one.Points[len(one.Points)-1]; len(one.Points) > protocol.MaxPoints+1 || last.Value != 3*protocol.MaxPoints-1 {
+			t.Errorf("%s has %d points, the last is %v", one.Name, len(one.Points), last)
 		}
 	}
 }

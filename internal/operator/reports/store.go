@@ -93,6 +93,10 @@ type entry struct {
 	// latest is nil until the launcher's agent has reported.
 	latest     *protocol.Activity
 	receivedAt time.Time
+	// repliedAt is when the agent's last message was answered, and isRestored is set when the
+	// agent has sent the metrics over time that it has kept.
+	repliedAt  time.Time
+	isRestored bool
 	// firstRank is when the first rank was started. It stays when that rank has exited.
 	firstRank time.Time
 	verdict   activity.Verdict
@@ -151,7 +155,8 @@ func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.Act
 	var slow []activity.Straggler
 	if !one.isFinished {
 		slow = s.addActivity(one, report, now)
-		reply.Examine = one.verdict.NeedsExamination
+		reply.Examine, reply.Recall, reply.Newest = one.verdict.NeedsExamination, !one.isRestored, one.training.Curves.Since(one.repliedAt)
+		one.repliedAt = now
 	}
 	s.metrics.received.WithLabelValues("activity").Inc()
 	s.mutex.Unlock()
@@ -164,6 +169,11 @@ func (s *Store) AddActivity(start Start, report *protocol.Activity) protocol.Act
 
 // addActivity returns the stragglers that were not known yet.
 func (s *Store) addActivity(one *entry, report *protocol.Activity, now time.Time) []activity.Straggler {
+	if report.Kept != nil && !one.isRestored {
+		one.training.Curves.Restore(report.Kept, now)
+		one.isRestored = true
+	}
+	report.Kept = nil
 	if report.Progress != nil && !reflect.DeepEqual(report.Progress, one.written) {
 		one.written, one.newest = report.Progress, report.Progress
 		one.training.Add(now, report.Progress)

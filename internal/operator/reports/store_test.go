@@ -214,6 +214,59 @@ func TestNextLeaderKeepsStall(t *testing.T) {
 	}
 }
 
+// The metrics over time of a killed leader come back from the agent, which has kept them,
+// whether the program has reported by itself or in its output.
+func TestNextLeaderRestoresCurves(t *testing.T) {
+	s := newStored(t)
+	report := func(s *stored, kept []protocol.Curve, output string) protocol.ActivityReply {
+		a := spinning()
+		a.Kept = kept
+		if output != "" {
+			a.Progress = &protocol.Progress{Metrics: []protocol.Metric{{Name: "loss", Value: output}}}
+		}
+		s.clock.Step(5 * time.Second)
+		return s.AddActivity(first, a)
+	}
+	var kept []protocol.Curve
+	keep := func(reply protocol.ActivityReply) { kept = append(kept, reply.Newest...) }
+	answer := report(s, nil, "3")
+	if !answer.Recall {
+		t.Error("the first answer does not ask for what the agent has kept")
+	}
+	keep(answer)
+	if second := report(s, []protocol.Curve{}, "3"); second.Recall || len(second.Newest) > 0 {
+		t.Errorf("the answer to a message without anything new is %+v", second)
+	}
+	s.clock.Step(time.Second)
+	s.AddProgress(first, &protocol.Progress{Metrics: []protocol.Metric{{Name: "loss", Value: "2"}}})
+	keep(report(s, nil, ""))
+	if len(kept) != 2 {
+		t.Fatalf("the agent was told to keep %+v, want two points", kept)
+	}
+
+	next := newStored(t)
+	next.clock.SetTime(s.clock.Now())
+	if reply := report(next, nil, "1"); !reply.Recall {
+		t.Error("the next leader does not ask for what the agent has kept")
+	}
+	merged := []protocol.Curve{{Name: "loss", Points: []protocol.Point{kept[0].Points[0], kept[1].Points[0]}}}
+	if reply := report(next, merged, "1"); reply.Recall {
+		t.Error("the next leader asks again")
+	}
+	curves := next.Curves("1")
+	if len(curves) != 1 || len(curves[0].Points) != 3 {
+		t.Fatalf("curves %+v", curves)
+	}
+	for i, point := range curves[0].Points {
+		if point.Value != float64(3-i) {
+			t.Errorf("points %+v", curves[0].Points)
+		}
+	}
+	if ranks, _ := next.Ranks("1"); ranks.Kept != nil {
+		t.Error("what the agent has kept is twice in memory")
+	}
+}
+
 // The start of the first rank stays when that rank has exited.
 func TestFirstRankStays(t *testing.T) {
 	s := newStored(t)
