@@ -154,39 +154,83 @@ func TestWhyAJobWaits(t *testing.T) {
 	for name, test := range provoked() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api, namespace := newNamespace(t)
-			mpiJob := implementations[1].job(2, waiting)
-			mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(0))
-			test.change(mpiJob)
-			if test.prepare != nil {
-				test.prepare(t, &theJob{t: t, client: api, namespace: namespace})
-			}
-			job := submitTo(t, api, namespace, mpiJob)
-			if test.want == preflight.WaitQuota {
-				// It is accepted, and then there is less quota than it needs.
-				job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
-				shrinkQuota(t, job)
-				job.change(setSuspend(false))
-			}
-			answer := &preflight.Waiting{}
-			eventually.Succeeds(t, "the answer is "+string(test.want), func() (err error) {
-				if answer, err = job.waiting(); err != nil {
-					return err
-				}
-				if answer == nil || answer.Cause != test.want || !strings.HasPrefix(answer.Object, test.object) || !strings.Contains(answer.Message, test.message) {
-					return fmt.Errorf("the answer is %+v", answer)
-				}
-				if test.truth != nil {
-					return test.truth(job, answer)
-				}
-				return nil
-			})
-			if test.want != preflight.WaitRestart {
-				described, _ := odh(t, 0, job.namespace, "mpijob", "describe", "train")
-				contains(t, described, "Waiting:", answer.Remedy)
-			}
+			test.check(t)
 		})
 	}
+}
+
+// check provokes the cause, and waits until odh names it.
+func (test *waitsFor) check(t *testing.T) {
+	t.Helper()
+	api, namespace := newNamespace(t)
+	mpiJob := implementations[1].job(2, waiting)
+	mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(0))
+	test.change(mpiJob)
+	if test.prepare != nil {
+		test.prepare(t, &theJob{t: t, client: api, namespace: namespace})
+	}
+	job := submitTo(t, api, namespace, mpiJob)
+	if test.want == preflight.WaitQuota {
+		// It is accepted, and then there is less quota than it needs.
+		job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
+		shrinkQuota(t, job)
+		job.change(setSuspend(false))
+	}
+	answer := &preflight.Waiting{}
+	eventually.Succeeds(t, "the answer is "+string(test.want), func() (err error) {
+		if answer, err = job.waiting(); err != nil {
+			return err
+		}
+		if answer == nil || answer.Cause != test.want || !strings.HasPrefix(answer.Object, test.object) || !strings.Contains(answer.Message, test.message) {
+			return fmt.Errorf("the answer is %+v", answer)
+		}
+		if test.truth != nil {
+			return test.truth(job, answer)
+		}
+		return nil
+	})
+	if test.want != preflight.WaitRestart {
+		described, _ := odh(t, 0, job.namespace, "mpijob", "describe", "train")
+		contains(t, described, "Waiting:", answer.Remedy)
+	}
+}
+
+// On simulated nodes, a gang needs more GPUs than there are, and another one does not
+// tolerate the taint of the nodes.
+func TestWhyAGangWaitsForNodes(t *testing.T) {
+	simulateNodes(t, 1)
+	onSimulatedNodes := func(mpiJob *v2beta1.MPIJob) {
+		for _, spec := range mpiJob.Spec.MPIReplicaSpecs {
+			simulate(&spec.Template, forever)
+		}
+	}
+	gpus := corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), gpuResource: resource.MustParse(fmt.Sprint(simulatedGPUs))}
+	for name, test := range map[string]waitsFor{
+		"GPUs": {change: all(onSimulatedNodes, func(mpiJob *v2beta1.MPIJob) { setResources(mpiJob, gpus) }),
+			want: preflight.WaitNodes, object: "pod/train-", message: gpuResource, truth: isGang},
+		"a taint": {change: all(onSimulatedNodes, pod(v2beta1.MPIReplicaTypeWorker, func(spec *corev1.PodSpec) { spec.Tolerations = nil })),
+			want: preflight.WaitNodes, object: "pod/train-worker-", message: "taint", truth: isGang},
+	} {
+		t.Run(name, func(t *testing.T) { test.check(t) })
+	}
+}
+
+// isGang checks what an answer says about the gang.
+func isGang(job *theJob, answer *preflight.Waiting) error {
+	found, err := thePod(job, answer)
+	if err != nil {
+		return err
+	}
+	scheduled := 0
+	for _, one := range job.pods("") {
+		if one.Spec.NodeName != "" {
+			scheduled++
+		}
+	}
+	if gang := answer.Gang; gang == nil || gang.Pods != 3 || gang.Scheduled != scheduled || gang.Pod != found.Name || found.Spec.NodeName != "" || gang.Lacks == "" {
+		return fmt.Errorf("the gang is %+v, and %d pods are scheduled", gang, scheduled)
+	}
+	return nil
 }
 
 // waiting is what odh diagnose says that a job waits for.
