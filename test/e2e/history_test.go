@@ -249,9 +249,26 @@ func (h *keptHistory) wantRecords() {
 		wantRank(h.t, h.prints("logs", name, "--rank", "3"), 3)
 	}
 	contains(h.t, h.prints("compare", "bert-lr1", "bert-lr2"), "FIELD", "FIRST", "SECOND", "bert-lr1", "bert-lr2", "loss = 0.2")
+	h.readsOverRPC()
 	if files := h.files(); len(files) != 4 {
 		h.t.Errorf("the store of two records has %q", files)
 	}
+}
+
+// readsOverRPC reads the same over gRPC.
+func (h *keptHistory) readsOverRPC() {
+	h.t.Helper()
+	if output, err := shell("make bin/grpcurl"); err != nil {
+		h.t.Fatalf("%v\n%s", err, output)
+	}
+	one := fmt.Sprintf(`"kind":"MPIJob","namespace":%q,"name":"bert-lr1"`, h.reader.namespace)
+	h.server.calls(h.t, h.reader, "HistoryService.ListRecords", fmt.Sprintf(`{"kind":"MPIJob","namespace":%q}`, h.reader.namespace), `"bert-lr1"`, `"bert-lr2"`, `"total": 2`)
+	h.server.calls(h.t, h.reader, "HistoryService.GetRecord", "{"+one+"}", `"state": "Succeeded"`, `"slotsPerWorker": 2`, `"JobSubmitted"`)
+	lines, err := h.server.grpcurl(h.reader, "HistoryService.GetRecordLogs", "{"+one+`,"rank":3}`)
+	if err != nil || strings.Count(lines, "I am 3, line ") != 3 || strings.Contains(lines, "I am 2") || strings.Count(lines, `"rank": 3`) != 3 {
+		h.t.Errorf("the lines of rank 3 over gRPC: %v\n%s", err, lines)
+	}
+	h.server.refuses(h.t, h.reader, "HistoryService.GetRecord", fmt.Sprintf(`{"kind":"MPIJob","namespace":%q,"name":"gpt"}`, h.reader.namespace), "NotFound")
 }
 
 // loseStore takes the permissions of the volume away, and gives them back.

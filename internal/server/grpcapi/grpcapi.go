@@ -31,6 +31,7 @@ func Register(server *grpc.Server, service jobservice.Interface) {
 	server.RegisterService(withDecodeErrors(wire.MPIJobService_ServiceDesc), &mpiJobs{shared: s})
 	server.RegisterService(withDecodeErrors(wire.TrainJobService_ServiceDesc), &trainJobs{shared: s})
 	server.RegisterService(withDecodeErrors(wire.JobService_ServiceDesc), &jobs{shared: s})
+	server.RegisterService(withDecodeErrors(wire.HistoryService_ServiceDesc), &records{shared: s})
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	reflection.Register(server)
 }

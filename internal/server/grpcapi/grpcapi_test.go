@@ -43,6 +43,7 @@ type scripted struct {
 	err, endOfStream error
 	events           []*jobwatch.Event
 	lines            []joblog.Line
+	past             []history.Line
 	created          client.Object
 }
 
@@ -205,6 +206,7 @@ type clients struct {
 	mpi        wire.MPIJobServiceClient
 	train      wire.TrainJobServiceClient
 	jobs       wire.JobServiceClient
+	history    wire.HistoryServiceClient
 	// records are the audit records of the calls.
 	records []*auth.Record
 }
@@ -248,6 +250,7 @@ func serve(t testing.TB, asked jobservice.Interface) *clients {
 	t.Cleanup(func() { _ = connection.Close() })
 	found.connection = connection
 	found.mpi, found.train, found.jobs = wire.NewMPIJobServiceClient(connection), wire.NewTrainJobServiceClient(connection), wire.NewJobServiceClient(connection)
+	found.history = wire.NewHistoryServiceClient(connection)
 	return found
 }
 
@@ -277,17 +280,35 @@ func (s *scripted) Curves(_ context.Context, ref jobservice.JobRef) (*reports.Jo
 	return &reports.JobCurves{}, s.note("curves of %s", refText(ref))
 }
 
-// No method of gRPC reads the history.
-func (s *scripted) History(context.Context, *jobview.Kind, string, int) (*history.RecordList, error) {
-	return nil, s.note("history")
+// summaryOf is the summary of a job's record.
+func summaryOf(kind *jobview.Kind, namespace, name string) history.Summary {
+	return history.Summary{
+		Key: history.Key{NamespaceUID: "7", Kind: kind.Kind, UID: "1-2-3"}, Namespace: namespace, Name: name, State: "Failed", FailureReason: "TrainingError",
+		CreationTime: created, FinishTime: created.Add(time.Minute), LogLines: 12, OmittedLines: 3,
+	}
 }
 
-func (s *scripted) Past(context.Context, jobservice.JobRef) (*history.Record, error) {
-	return nil, s.note("past")
+func (s *scripted) History(_ context.Context, kind *jobview.Kind, namespace string, limit int) (*history.RecordList, error) {
+	list := &history.RecordList{Items: []history.Summary{summaryOf(kind, namespace, "pi")}, Total: 5}
+	return list, s.note("history %s %s limit=%d", kind.Kind, namespace, limit)
 }
 
-func (s *scripted) PastLogs(context.Context, jobservice.JobRef, *int) (iter.Seq2[history.Line, error], error) {
-	return nil, s.note("past logs")
+func (s *scripted) Past(_ context.Context, ref jobservice.JobRef) (*history.Record, error) {
+	return &history.Record{
+		Summary: summaryOf(ref.Kind, ref.Namespace, ref.Name), Job: []byte(`{"spec": {"slotsPerWorker": 2}}`),
+		Events: []history.RecordedEvent{{Type: "Warning", Reason: "BackOff", Message: "m", Time: created, Object: "Pod/p", Count: 2}},
+		Curves: []reports.Curve{{Name: "loss", Points: []reports.Point{{Time: created, Step: new(int64(5)), Value: 2}}}},
+	}, s.note("past %s", refText(ref))
 }
 
-func (s *scripted) DeletePast(context.Context, jobservice.JobRef) error { return s.note("delete past") }
+func (s *scripted) PastLogs(ctx context.Context, ref jobservice.JobRef, rank *int) (iter.Seq2[history.Line, error], error) {
+	selected := "all"
+	if rank != nil {
+		selected = fmt.Sprint(*rank)
+	}
+	return preparedStream(ctx, s.past, s.endOfStream), s.note("past logs %s rank=%s", refText(ref), selected)
+}
+
+func (s *scripted) DeletePast(_ context.Context, ref jobservice.JobRef) error {
+	return s.note("delete past %s", refText(ref))
+}

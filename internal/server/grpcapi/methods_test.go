@@ -44,6 +44,23 @@ func trainJobOf(message *wire.TrainJob) *wire.Job {
 	return &wire.Job{Job: &wire.Job_Trainjob{Trainjob: message}}
 }
 
+func recordMessage(kind string) *wire.Record {
+	return &wire.Record{
+		Kind: kind, Namespace: "team", Name: "pi", Uid: "1-2-3", State: "Failed", FailureReason: "TrainingError",
+		CreationTime: timestamppb.New(created), FinishTime: timestamppb.New(created.Add(time.Minute)), LogLines: 12, OmittedLines: 3,
+	}
+}
+
+// wholeRecordMessage also has what a list leaves out.
+func wholeRecordMessage(kind string) *wire.Record {
+	message := recordMessage(kind)
+	spec := &structpb.Struct{Fields: map[string]*structpb.Value{"slotsPerWorker": structpb.NewNumberValue(2)}}
+	message.Job = &structpb.Struct{Fields: map[string]*structpb.Value{"spec": structpb.NewStructValue(spec)}}
+	message.Events = []*wire.RecordedEvent{{Type: "Warning", Reason: "BackOff", Message: "m", Time: timestamppb.New(created), Object: "Pod/p", Count: 2}}
+	message.Curves = []*wire.Curve{{Name: "loss", Points: []*wire.CurvePoint{{Time: timestamppb.New(created), Step: new(int64(5)), Value: 2}}}}
+	return message
+}
+
 // unary is a valid call.
 type unary struct {
 	make func(ctx context.Context, server *clients) (proto.Message, error)
@@ -311,6 +328,28 @@ var unaries = map[string]unary{
 		},
 		wantAsked: `runtime team/r`,
 		want:      &wire.GetRuntimeResponse{Runtime: &wire.Runtime{Name: "r", Namespace: "team", Object: runtimeObject}},
+	},
+	"ListRecords": {
+		make: func(ctx context.Context, server *clients) (proto.Message, error) {
+			return server.history.ListRecords(ctx, &wire.ListRecordsRequest{Kind: "MPIJob", Namespace: "team"})
+		},
+		wantAsked: `history MPIJob team limit=100`,
+		want:      &wire.ListRecordsResponse{Items: []*wire.Record{recordMessage("MPIJob")}, Total: 5},
+	},
+	"GetRecord": {
+		make: func(ctx context.Context, server *clients) (proto.Message, error) {
+			return server.history.GetRecord(ctx, &wire.GetRecordRequest{Kind: "TrainJob", Namespace: "team", Name: "pi"})
+		},
+		wantAsked: `past TrainJob team/pi`,
+		want:      &wire.GetRecordResponse{Record: wholeRecordMessage("TrainJob")},
+	},
+	"DeleteRecord": {
+		make: func(ctx context.Context, server *clients) (proto.Message, error) {
+			return server.history.DeleteRecord(ctx, &wire.DeleteRecordRequest{Kind: "MPIJob", Namespace: "team", Name: "pi"})
+		},
+		wantAsked:    `delete past MPIJob team/pi`,
+		wantRecorded: auth.Record{Verb: "delete", Kind: "MPIJob", Namespace: "team", Name: "pi"},
+		want:         &wire.DeleteRecordResponse{},
 	},
 }
 

@@ -44,7 +44,7 @@ func sent(ctx context.Context, server *clients, method protoreflect.MethodDescri
 
 // everyMethod returns all methods of the job services.
 func everyMethod() (found []protoreflect.MethodDescriptor) {
-	for _, file := range []protoreflect.FileDescriptor{wire.File_training_mpijob_proto, wire.File_training_trainjob_proto, wire.File_training_jobs_proto} {
+	for _, file := range []protoreflect.FileDescriptor{wire.File_training_mpijob_proto, wire.File_training_trainjob_proto, wire.File_training_jobs_proto, wire.File_training_history_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for i := range methods.Len() {

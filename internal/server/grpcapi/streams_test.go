@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
+	"github.com/trireme-mpi/trireme/internal/engine/history"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
@@ -134,6 +135,39 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+func TestRecordLogs(t *testing.T) {
+	script := &scripted{endOfStream: errTooOld, past: []history.Line{
+		{Pod: "pi-launcher", Rank: new(3), Time: created, Text: "caf\xe9"}, {Pod: "pi-launcher", Time: created, Text: "no tag"},
+	}}
+	server := serve(t, script)
+	got, err := received(server.history.GetRecordLogs(t.Context(), &wire.GetRecordLogsRequest{Kind: "MPIJob", Namespace: "team", Name: "pi", Rank: new(int32(3))}))
+	want := []*wire.LogMessage{
+		{PodName: "pi-launcher", PodType: "launcher", Rank: new(int32(3)), Timestamp: timestamppb.New(created), Message: "caf\ufffd"},
+		{PodName: "pi-launcher", PodType: "launcher", Timestamp: timestamppb.New(created), Message: "no tag"},
+	}
+	// A log that breaks off is no whole log.
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || status.Code(err) != codes.OutOfRange {
+		t.Errorf("ended with %v; %s", err, diff)
+	}
+	_, _ = received(server.history.GetRecordLogs(t.Context(), &wire.GetRecordLogsRequest{Kind: "TrainJob", Namespace: "team", Name: "pi"}))
+	if diff := cmp.Diff([]string{"past logs MPIJob team/pi rank=3", "past logs TrainJob team/pi rank=all"}, script.asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHistorySelection(t *testing.T) {
+	server := serve(t, &scripted{})
+	for _, limit := range []int32{-1, history.MaxList + 1} {
+		if _, err := server.history.ListRecords(t.Context(), &wire.ListRecordsRequest{Kind: "MPIJob", Namespace: "team", Limit: limit}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	_, err := received(server.history.GetRecordLogs(t.Context(), &wire.GetRecordLogsRequest{Kind: "MPIJob", Namespace: "team", Name: "pi", Rank: new(int32(-1))}))
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("rank -1: %v", err)
+	}
+}
+
 func TestLogSelection(t *testing.T) {
 	for name, test := range map[string]struct {
 		request *wire.GetMPIJobLogsRequest
@@ -169,6 +203,10 @@ var streams = map[string]func(context.Context, *clients) error{
 	},
 	"WatchJobs": func(ctx context.Context, server *clients) error {
 		_, err := received(server.jobs.WatchJobs(ctx, &wire.WatchJobsRequest{Kind: "TrainJob", Namespace: "team"}))
+		return err
+	},
+	"GetRecordLogs": func(ctx context.Context, server *clients) error {
+		_, err := received(server.history.GetRecordLogs(ctx, &wire.GetRecordLogsRequest{Kind: "MPIJob", Namespace: "team", Name: "pi"}))
 		return err
 	},
 	"GetMPIJobLogs": func(ctx context.Context, server *clients) error {

@@ -95,8 +95,8 @@ var restOthers = []Operation{
 	{Call: "GET " + namespaced + "/runtimetests/{name}", Verb: "get", Kind: "TrainJob"},
 }
 
-// grpcMethods are the methods of all gRPC services. JobService takes jobs of both kinds:
-// each request names its kind.
+// grpcMethods are the methods of all gRPC services. JobService and HistoryService take jobs of
+// both kinds: each request names its kind.
 var grpcMethods = []Operation{
 	{Call: wire.MPIJobService_CreateMPIJob_FullMethodName, Verb: "create", Kind: "MPIJob", Audit: AuditChange},
 	{Call: wire.MPIJobService_GetMPIJob_FullMethodName, Verb: "get", Kind: "MPIJob"},
@@ -125,6 +125,11 @@ var grpcMethods = []Operation{
 	{Call: wire.JobService_ListRuntimes_FullMethodName, Verb: "list"},
 	{Call: wire.JobService_GetRuntime_FullMethodName, Verb: "get"},
 	{Call: wire.JobService_WatchJobs_FullMethodName, Verb: "watch", Stream: AlwaysStream},
+
+	{Call: wire.HistoryService_ListRecords_FullMethodName, Verb: "list"},
+	{Call: wire.HistoryService_GetRecord_FullMethodName, Verb: "get"},
+	{Call: wire.HistoryService_GetRecordLogs_FullMethodName, Verb: "get", Stream: AlwaysStream},
+	{Call: wire.HistoryService_DeleteRecord_FullMethodName, Verb: "delete", Audit: AuditChange},
 
 	{Call: grpc_health_v1.Health_Check_FullMethodName, Verb: "get"},
 	{Call: grpc_health_v1.Health_List_FullMethodName, Verb: "list"},
