@@ -66,7 +66,12 @@ func (facts *Facts) workload() []Finding {
 		}}
 	default:
 		for _, conditionType := range []string{"QuotaReserved", "Admitted"} {
-			if waits := falseCondition(workload, conditionType); waits != "" {
+			waits := falseCondition(workload, conditionType)
+			if conditionType == "QuotaReserved" && conditionOf(workload, conditionType) == nil && facts.heldBack() {
+				// Behind others, a Workload has no such condition at all.
+				waits = "Kueue has not tried to admit it yet"
+			}
+			if waits != "" {
 				return []Finding{{
 					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Object: "workload/" + workload.GetName(),
 					Cause:         sentences(waits, eviction(workload), facts.queueState(workload).text(), nextAttemptText(workload)),

@@ -112,6 +112,7 @@ func TestWaitingFor(t *testing.T) {
 		"no Workload":       {change: all(inQueue(), func(facts *Facts) { facts.Workload.Value = nil }), want: WaitQueueUnmanaged, message: "created no Workload"},
 		"deactivated":       {change: all(inQueue(), func(facts *Facts) { facts.Workload.Value.Object["spec"] = map[string]any{"active": false} }), want: WaitDeactivated, remedy: `"active":true`},
 		"in a queue":        {change: inQueue(answerOf("QuotaReserved", "False", "insufficient unused quota for cpu in flavor default, 2 more needed")), want: WaitQueue, message: "2 more needed", remedy: "kubectl describe workload own", object: "workload/own"},
+		"not tried yet":     {change: inQueue(), want: WaitQueue, message: "Kueue has not tried to admit it yet. It is number 3 of 3", remedy: "kubectl describe workload own", object: "workload/own", since: 10},
 		"preempted":         {change: inQueue(answerOf("QuotaReserved", "False", "no room"), answerOf("Evicted", "True", "Preempted to accommodate a workload"), answerOf("Preempted", "True", "")), want: WaitPreempted, message: "Preempted to accommodate"},
 		"evicted":           {change: inQueue(answerOf("QuotaReserved", "False", "no room"), answerOf("Evicted", "True", "Exceeded the PodsReady timeout")), want: WaitEvicted, message: "Exceeded the PodsReady timeout"},
 		"quota refused":     {change: all(waits("WaitingForQuota", "x"), waitsForQuota("team")), want: WaitQuota, message: "exceeded quota", remedy: "kubectl describe resourcequota", object: "resourcequota/team", since: 10},

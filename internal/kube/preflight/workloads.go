@@ -77,6 +77,9 @@ func transition(object *unstructured.Unstructured, conditionType string) *metav1
 // queueWait is the wait of a Workload whose condition is not true yet.
 func (facts *Facts) queueWait(workload *unstructured.Unstructured, conditionType string) *Waiting {
 	answer := &Waiting{Cause: WaitQueue, Queue: facts.queueState(workload), Since: transition(workload, conditionType), MayStart: nextAttempt(workload)}
+	if answer.Since == nil {
+		answer.Since = new(workload.GetCreationTimestamp())
+	}
 	if message, _ := conditionOf(workload, conditionType)["message"].(string); message != "" {
 		answer.Queue.Lacks = message
 	}
