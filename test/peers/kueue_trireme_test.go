@@ -14,6 +14,7 @@ func TestKueueWithMPIJobs(t *testing.T) {
 	t.Run("one finishes", triremeMPIJob.finishes)
 	t.Run("one runs in one rack", triremeMPIJob.runsInOneRack)
 	t.Run("one waits for a rack", triremeMPIJob.waitsForRack)
+	t.Run("one says why it waits", triremeMPIJob.saysWhyItWaits)
 }
 
 // A TrainJob waits as the JobSet that it becomes.
@@ -24,4 +25,5 @@ func TestKueueWithTrainJobs(t *testing.T) {
 	t.Run("one finishes", trainJob.finishes)
 	t.Run("one runs in one rack", trainJob.runsInOneRack)
 	t.Run("one waits for a rack", trainJob.waitsForRack)
+	t.Run("one says why it waits", trainJob.saysWhyItWaits)
 }
