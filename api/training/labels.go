@@ -38,6 +38,8 @@ const (
 const (
 	JobTypeTrainJob = "trainjob"
 	JobTypeMPIJob   = "mpijob"
+	// JobTypeJobSet is the type of a JobSet of Kubeflow's Trainer.
+	JobTypeJobSet = "jobset"
 )
 
 // Values of LabelReplicaType and LabelJobRole.
@@ -60,6 +62,10 @@ const AnnotationRuntimeDigest = "training.kubeflow.org/runtime-digest"
 // IstioInject is the key, as annotation and as label, by which Istio decides
 // whether a pod gets a sidecar. MPI does not work through one.
 const IstioInject = "sidecar.istio.io/inject"
+
+// AnnotationRecord on a JobSet of Kubeflow's Trainer is what Trireme knows of the job: a
+// JobSet's status has no room for it.
+const AnnotationRecord = "training.kubeflow.org/record"
 
 // AnnotationExclusiveTopology asks JobSet for a topology domain of its own. It is
 // refused: JobSet's webhook and a gang would wait for each other.

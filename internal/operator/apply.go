@@ -103,7 +103,7 @@ func (r *Reconciler) isComplete(scope *scope, state plan.State) bool {
 func (s *scope) hasAll(state plan.State, env environment) bool {
 	switch state.Stage {
 	case plan.Initializing:
-		return s.hasPod(state.Initializers, plan.PodName(s.job, training.RoleInitializer, 0, state.Restart))
+		return !slices.ContainsFunc(plan.InitializerNames(s.job, state), func(name string) bool { return !s.hasPod(state.Initializers, name) })
 	case plan.Active:
 		held := env.Gang != nil && plan.HoldsLauncherBack(s.job, state, env.Environment)
 		return s.workload != nil && len(state.Workers) >= int(s.job.Worker.Replicas) &&
@@ -279,6 +279,10 @@ func (r *Reconciler) checkExisting(ctx context.Context, scope *scope, object cli
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	if metav1.GetControllerOf(object) == nil {
+		// It outlives jobs, so it may be that of an earlier one.
+		return nil, nil
 	}
 	isOurs := hasSameController(existing, object) && r.hasSameManager(existing, object)
 	if isOurs && existing.GetDeletionTimestamp() == nil {

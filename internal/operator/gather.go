@@ -97,6 +97,10 @@ func (r *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, s
 	if !r.kind.hasWorkloads() {
 		return nil
 	}
+	if scope.job.Kind.Traits().IsWorkload {
+		scope.useWorkload(r.kind, scope.object)
+		return nil
+	}
 	workload := r.kind.emptyWorkload()
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
 	err := reader.Get(ctx, key, workload)
@@ -145,12 +149,23 @@ func isOwned(object client.Object, j *job.Job) bool {
 func (r *Reconciler) olderWaits(ctx context.Context, scope *scope) (bool, error) {
 	for _, kind := range r.kinds {
 		list := kind.emptyList()
-		err := r.List(ctx, list, client.InNamespace(scope.job.Namespace), client.MatchingFields{waitsForQuota: isWaiting})
+		options := []client.ListOption{client.InNamespace(scope.job.Namespace)}
+		switch {
+		case !kind.name().Traits().IsWorkload:
+			options = append(options, client.MatchingFields{waitsForQuota: isWaiting})
+		case !kind.hasWorkloads():
+			// The cluster does not serve this kind. An index of it could not be created.
+			continue
+		}
+		err := r.List(ctx, list, options...)
 		if err != nil {
 			return false, fmt.Errorf("list the %ss that wait for a quota: %w", kind.name(), err)
 		}
 		for _, other := range kind.items(list) {
 			previous := kind.previous(other)
+			if kind.isForeign(other) {
+				continue
+			}
 			if other.GetUID() != scope.job.UID && !previous.Finished() && other.GetDeletionTimestamp() == nil &&
 				isSameQuota(scope.previous.QuotaWait, previous.QuotaWait) && isOlder(other, scope.object) {
 				return true, nil

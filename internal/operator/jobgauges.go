@@ -100,6 +100,9 @@ func requestsNow(previous diagnosis.Previous) bool {
 
 // each calls visit for every job of the kind in the cache.
 func (jg *jobGauges) each(visit func(object client.Object, previous diagnosis.Previous)) error {
+	if jg.kind.name().Traits().IsWorkload && !jg.kind.hasWorkloads() {
+		return nil
+	}
 	// The list is large and only read: it is not copied.
 	list := jg.kind.emptyList()
 	if err := jg.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {

@@ -68,7 +68,7 @@ func newJobMetrics(kind job.Kind) *jobMetrics {
 
 // Metrics are the operator's own metrics, for their documentation.
 func Metrics() (all []prometheus.Collector) {
-	for _, kind := range []kind{mpiJobs{}, trainJobs{}} {
+	for _, kind := range []kind{mpiJobs{}, trainJobs{}, jobSets{}} {
 		metrics := newJobMetrics(kind.name())
 		all = append(append(all, metrics.collectors()...), newJobGauges(nil, kind, metrics))
 	}

@@ -4,8 +4,10 @@ package operator
 
 import (
 	"context"
+	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +22,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// kind is what differs between the two job APIs for the reconciler.
+// kind is what differs between the job APIs for the reconciler.
 type kind interface {
 	name() job.Kind
 	empty() client.Object
@@ -38,6 +40,8 @@ type kind interface {
 	mayBeUnrecorded(object client.Object) bool
 	// lacksName reports whether the job must name Trireme as its controller, and does not.
 	lacksName(object client.Object) bool
+	// write stores an object whose status has changed.
+	write(ctx context.Context, api client.Client, stored, changed client.Object) error
 	// setStatus writes a verdict into an object.
 	setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 	// items are the jobs of a list.
@@ -100,6 +104,10 @@ func (mpiJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Ve
 	verdict.MPIJobStatus(j, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
 }
 
+func (mpiJobs) write(ctx context.Context, api client.Client, _, changed client.Object) error {
+	return api.Status().Update(ctx, changed)
+}
+
 func (mpiJobs) items(list client.ObjectList) []client.Object {
 	return pointers[v2beta1.MPIJob](list.(*v2beta1.MPIJobList).Items)
 }
@@ -139,6 +147,10 @@ type trainJobs struct {
 	snapshots *snapshots
 	defaults  job.Defaults
 	cluster   *clusterInfo
+}
+
+func (trainJobs) write(ctx context.Context, api client.Client, _, changed client.Object) error {
+	return api.Status().Update(ctx, changed)
 }
 
 func (trainJobs) items(list client.ObjectList) []client.Object {
@@ -237,4 +249,97 @@ func (tj trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJo
 		return "", client.IgnoreNotFound(err)
 	}
 	return set.Annotations[training.AnnotationRuntimeDigest], nil
+}
+
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=patch
+
+// jobSets are the JobSets of Kubeflow's Trainer whose runtime names Trireme. Each is a job
+// and its own workload. Its status is for others, so what Trireme knows of the job is in
+// an annotation.
+type jobSets struct {
+	live     client.Reader
+	defaults job.Defaults
+	cluster  *clusterInfo
+}
+
+func (jobSets) name() job.Kind       { return job.KindJobSet }
+func (jobSets) empty() client.Object { return &jobset.JobSet{} }
+
+func (jobSets) emptyList() client.ObjectList { return &jobset.JobSetList{} }
+
+func (jobSets) items(list client.ObjectList) []client.Object {
+	return pointers[jobset.JobSet](list.(*jobset.JobSetList).Items)
+}
+
+// model uses the hostfile that Trainer has written for this start of the job.
+func (js jobSets) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Condition, error) {
+	set := object.(*jobset.JobSet)
+	if known := js.known(set); known != nil {
+		return known, nil, nil
+	}
+	name, key := job.HostfileConfigMap(set)
+	if name == "" {
+		// The model says why Trireme cannot run it.
+		return job.FromJobSet(set, job.TrainerHosts{}, js.defaults), nil, nil
+	}
+	hostfile := &corev1.ConfigMap{}
+	err := js.live.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: name}, hostfile)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read the hostfile of JobSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	owner, wanted := metav1.GetControllerOf(hostfile), metav1.GetControllerOf(set)
+	if err != nil || owner == nil || wanted == nil || owner.UID != wanted.UID {
+		return nil, &diagnosis.Condition{Reason: "WaitingForHostfile", Message: fmt.Sprintf(
+			"Waiting for Kubeflow's Trainer to create ConfigMap %s with the hostfile of TrainJob %s", name, set.Name)}, nil
+	}
+	hosts, err := job.ParseTrainerHosts(set.Name, hostfile.Data[key])
+	if err != nil {
+		return nil, &diagnosis.Condition{Reason: "InvalidHostfile", Message: fmt.Sprintf("The hostfile in ConfigMap %s cannot be used: %v", name, err)}, nil
+	}
+	return job.FromJobSet(set, hosts, js.defaults), nil, nil
+}
+
+// known uses the settings of a hostfile that was read before. While a job is suspended,
+// Trainer may write another one.
+func (js jobSets) known(object client.Object) *job.Job {
+	set := object.(*jobset.JobSet)
+	if hosts := diagnosis.RecordedHosts(set); hosts != nil && !js.isSuspended(set) && !partial.Is(set) {
+		return job.FromJobSet(set, *hosts, js.defaults)
+	}
+	return nil
+}
+
+func (jobSets) previous(object client.Object) diagnosis.Previous {
+	return diagnosis.FromJobSet(object.(*jobset.JobSet))
+}
+
+func (jobSets) isForeign(object client.Object) bool { return !job.RunsJobSet(object.(*jobset.JobSet)) }
+
+func (jobSets) mayBeUnrecorded(client.Object) bool { return false }
+func (jobSets) lacksName(client.Object) bool       { return false }
+
+func (jobSets) write(ctx context.Context, api client.Client, stored, changed client.Object) error {
+	return api.Patch(ctx, changed, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+}
+
+func (jobSets) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.JobSetRecord(j, object.(*jobset.JobSet), now)
+}
+
+func (js jobSets) hasWorkloads() bool        { return js.cluster.hasJobSet() }
+func (jobSets) emptyWorkload() client.Object { return &jobset.JobSet{} }
+
+func (jobSets) managerOf(workload client.Object) string {
+	return ptr.Deref(workload.(*jobset.JobSet).Spec.ManagedBy, "")
+}
+
+func (jobSets) isSuspended(workload client.Object) bool {
+	return ptr.Deref(workload.(*jobset.JobSet).Spec.Suspend, false)
+}
+
+// adopt does nothing: the model is that of the JobSet itself.
+func (jobSets) adopt(*job.Job, client.Object) {}
+
+func (jobSets) setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.JobSetStatus(j, workload.(*jobset.JobSet), now)
 }

@@ -87,6 +87,9 @@ func (r *Reconciler) enqueueAllWhenLeading(elected <-chan struct{}) func(context
 
 // enqueueAll enqueues every job, and every snapshot of a runtime.
 func (r *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if r.kind.name().Traits().IsWorkload && !r.kind.hasWorkloads() {
+		return nil
+	}
 	list := r.kind.emptyList()
 	// The list is large and only read: it is not copied.
 	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

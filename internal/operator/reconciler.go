@@ -60,6 +60,8 @@ const (
 	// podCountPatience is how long the status of a starting job may lag behind the number
 	// of its pods.
 	podCountPatience = 3 * time.Second
+	// firstRetryPause is when a new job is first checked again for what it waits for.
+	firstRetryPause = 100 * time.Millisecond
 	// deletionPause is how often the operator checks whether a deletion has finished.
 	deletionPause = 500 * time.Millisecond
 )
@@ -117,6 +119,10 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Obj
 	object := r.kind.empty()
 	if err := r.Get(ctx, key, object); err != nil {
 		return nil, err
+	}
+	if r.kind.name().Traits().IsWorkload && r.kind.isForeign(object) {
+		// Most JobSets of a cluster may be those of others: they are not read again.
+		return object, nil
 	}
 	return object, partial.Complete(ctx, r.Live, object)
 }
@@ -280,7 +286,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 	if apiequality.Semantic.DeepEqual(scope.object, changed) {
 		return nil
 	}
-	err := r.Status().Update(ctx, changed)
+	err := r.kind.write(ctx, r.Client, scope.object, changed)
 	if apierrors.IsNotFound(err) {
 		// The job was deleted. The cache shows it soon.
 		err = apierrors.NewConflict(groupResource(j), j.Name, err)
@@ -294,6 +300,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 	}
 	r.reporter.report(changed, j, scope.previous, verdict, r.recorder)
 	scope.object = changed
+	if j.Kind.Traits().IsWorkload {
+		scope.workload = changed
+	}
 	return nil
 }
 
@@ -305,7 +314,9 @@ func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, o
 		return ctrl.Result{}, nil
 	}
 	verdict := diagnosis.Blocked(scope.previous, obstacle)
-	return ctrl.Result{RequeueAfter: verdict.NextCheck}, r.writeStatus(ctx, scope, &verdict)
+	// What a new job waits for is often created in the same second.
+	age := max(r.Clock.Now().Sub(object.GetCreationTimestamp().Time), firstRetryPause)
+	return ctrl.Result{RequeueAfter: min(verdict.NextCheck, age)}, r.writeStatus(ctx, scope, &verdict)
 }
 
 func countPods(observed diagnosis.Observed) int {

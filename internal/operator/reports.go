@@ -173,7 +173,7 @@ func (r *Reconciler) findWorkload(ctx context.Context, scope *scope) error {
 	}
 	workload := r.kind.emptyWorkload()
 	err := r.Get(ctx, client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}, workload)
-	if err == nil && isOwned(workload, scope.job) {
+	if err == nil && (workload.GetUID() == scope.job.UID || isOwned(workload, scope.job)) {
 		scope.workload = workload
 	}
 	return client.IgnoreNotFound(err)

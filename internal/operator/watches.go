@@ -96,7 +96,7 @@ func trimPod(object any) (any, error) {
 	return pod, nil
 }
 
-// addReconcilers makes the manager run the jobs of both kinds.
+// addReconcilers makes the manager run the jobs of all kinds.
 func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit, registry prometheus.Registerer, port *reportPort) error {
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(manager.GetConfig(), manager.GetHTTPClient())
 	if err != nil {
@@ -179,7 +179,7 @@ type Parts struct {
 	HasJobSet bool
 }
 
-// NewReconcilers returns the reconcilers of both kinds.
+// NewReconcilers returns the reconcilers of all kinds.
 func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 	cluster, err := newClusterInfo(parts.Settings, parts.Client, parts.Discovery)
 	if err != nil {
@@ -193,7 +193,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 		Restart: time.Duration(parts.Settings.Failures.RestartSeconds) * time.Second,
 	}
 	runtimes := newSnapshots(parts)
-	kinds := []kind{mpiJobs{defaults, parts.Settings.MPIJobs.Manage}, trainJobs{parts.Client, runtimes, defaults, cluster}}
+	kinds := []kind{mpiJobs{defaults, parts.Settings.MPIJobs.Manage}, trainJobs{parts.Client, runtimes, defaults, cluster}, jobSets{parts.Live, defaults, cluster}}
 	for i, kind := range kinds {
 		reporter, err := newReporter(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {
@@ -202,7 +202,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 		reconcilers = append(reconcilers, &Reconciler{
 			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Timeouts: timeouts,
 			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, reporter: reporter,
-			snapshots: []*snapshots{nil, runtimes}[i],
+			snapshots: []*snapshots{nil, runtimes, nil}[i],
 		})
 	}
 	return reconcilers, nil
@@ -218,17 +218,28 @@ type Watched struct {
 // cluster has JobSet.
 func (r *Reconciler) Watches() []Watched {
 	watched := []Watched{
-		{r.kind.empty(), r.jobs()},
 		{&corev1.Pod{}, r.pods()},
 		{&discoveryv1.EndpointSlice{}, r.parts()},
+	}
+	isWorkload := r.kind.name().Traits().IsWorkload
+	if !isWorkload {
+		watched = append(watched, Watched{r.kind.empty(), r.jobs()})
 	}
 	if r.snapshots != nil {
 		watched = append(watched, Watched{&appsv1.ControllerRevision{}, r.snapshots.watch()})
 	}
 	if r.kind.hasWorkloads() {
-		watched = append(watched, Watched{r.kind.emptyWorkload(), r.workloads()})
+		watched = append(watched, Watched{r.kind.emptyWorkload(), r.workloadEvents()})
 	}
 	return watched
+}
+
+// workloadEvents handles events of workloads, some of which are jobs themselves.
+func (r *Reconciler) workloadEvents() handler.EventHandler {
+	if r.kind.name().Traits().IsWorkload {
+		return r.jobs()
+	}
+	return r.workloads()
 }
 
 // addTo registers the reconciler with a manager.
@@ -439,12 +450,12 @@ func (js *jobSetWatch) Start(ctx context.Context) error {
 		case <-time.After(jobSetPeriod):
 		}
 	}
-	if err := js.controller.Watch(source.Kind[client.Object](js.cache, &jobset.JobSet{}, js.reconciler.workloads())); err != nil {
+	if err := js.controller.Watch(source.Kind[client.Object](js.cache, &jobset.JobSet{}, js.reconciler.workloadEvents())); err != nil {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
 	js.reconciler.cluster.jobSets.Store(true)
 	if err := js.controller.Watch(source.Func(js.reconciler.enqueueAll)); err != nil {
-		return fmt.Errorf("enqueue the TrainJobs that waited for JobSet: %w", err)
+		return fmt.Errorf("enqueue the jobs that waited for JobSet: %w", err)
 	}
 	<-ctx.Done()
 	return nil

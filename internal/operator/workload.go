@@ -37,7 +37,8 @@ func (r *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verd
 	if err := r.Status().Update(ctx, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of %s: %w", describe(r.Scheme(), changed), err)
 	}
-	r.memory.writes.add(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
+	// A job that is its own workload is one object, and remembered as the job.
+	r.memory.writes.add(writtenKey{job: scope.job.UID, isWorkload: !scope.job.Kind.Traits().IsWorkload}, changed)
 	return nil
 }
 

@@ -370,6 +370,7 @@ func (c *Config) JobDefaults() job.Defaults {
 		ScheduleTimeoutSeconds:       c.Defaults.ScheduleTimeoutSeconds,
 		MPIJobScheduleTimeoutSeconds: c.Defaults.MPIJobScheduleTimeoutSeconds,
 		MinScheduleTimeoutSeconds:    c.Limits.MinScheduleTimeoutSeconds,
+		MaxNodes:                     c.Limits.MaxNodes,
 		RunAsUser:                    c.Defaults.RunAsUser,
 		NetworkPolicy:                c.Network.DefaultTemplate,
 		Hang:                         job.Hang{After: c.Hang.After.Duration, Action: c.Hang.Action},

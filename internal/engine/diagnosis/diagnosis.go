@@ -8,7 +8,6 @@
 package diagnosis
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -138,6 +137,8 @@ type Verdict struct {
 	Waiting Condition
 
 	Launcher, Worker Counts
+	// Steps are the pods of each step of a job that has some.
+	Steps []Counts
 	// Report is the report of the launcher's agent, once the command has finished.
 	Report *protocol.Report
 	// NextCheck is when the verdict may change without an event; zero is never.
@@ -161,7 +162,13 @@ func Of(j *job.Job, previous Previous, observed Observed) Verdict {
 	}
 	verdict := Verdict{Progress: view.progress(previous), Stage: view.stage(previous)}
 	verdict.Launcher, verdict.Worker = view.counts()
+	verdict.Steps = view.stepCounts()
 	view.setConditions(&verdict)
+	if len(j.Unsupported) > 0 {
+		verdict.record(training.StepSubmitted, previous.Submitted.Time)
+		view.fail(&verdict, view.unsupported())
+		return verdict
+	}
 	switch verdict.Stage {
 	case plan.Suspended:
 		verdict.suspended(previous)
@@ -215,6 +222,7 @@ func (v *view) finishedBefore(previous Previous) Verdict {
 		Progress: previous.Progress, StartTime: previous.StartTime, CompletionTime: previous.CompletionTime, Stage: plan.Finished,
 	}
 	verdict.Launcher, verdict.Worker = v.counts()
+	verdict.Steps = v.stepCounts()
 	if v.job.Lifetime.TTLSecondsAfterFinished != nil {
 		verdict.NextCheck = atLeastNow(expiry(v.job, previous).Sub(v.observed.Now))
 	}
@@ -249,7 +257,7 @@ func (v *view) stage(previous Previous) plan.Stage {
 		return plan.Suspended
 	case v.mustWaitForRestart(previous):
 		return plan.Restarting
-	case v.job.Initializer != nil && !v.isInitialized() && !observed.Workload.Exists:
+	case v.mustInitialize():
 		return plan.Initializing
 	default:
 		return plan.Active
@@ -261,9 +269,28 @@ func (v *view) heldByQueue() bool {
 	return v.observed.Workload.Exists && v.observed.Workload.Suspended
 }
 
-// isInitialized reports whether an initializer pod has succeeded.
+// mustInitialize reports whether initializers must succeed before launcher and workers
+// are created. Their pods may be deleted later, so a job that was started before is
+// initialized.
+func (v *view) mustInitialize() bool {
+	if v.job.Initializers() == 0 || v.isInitialized() {
+		return false
+	}
+	if v.job.Kind.Traits().IsWorkload {
+		return len(v.observed.Launchers)+len(v.observed.Workers) == 0
+	}
+	return !v.observed.Workload.Exists
+}
+
+// isInitialized reports whether a pod of every initializer has succeeded.
 func (v *view) isInitialized() bool {
-	return slices.ContainsFunc(v.observed.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	succeeded := map[int]bool{}
+	for _, pod := range v.observed.Initializers {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			succeeded[plan.StepOf(pod)] = true
+		}
+	}
+	return len(succeeded) >= max(v.job.Initializers(), 1)
 }
 
 // reasonQueued is the reason of the Suspended condition while Kueue has not admitted

@@ -127,6 +127,15 @@ func (v *view) refusal() *jobFailure {
 	return failure
 }
 
+// reasonUnsupported is the failure of a job that asks for what Trireme cannot do. Our own
+// kinds have no such jobs: admission refuses them.
+const reasonUnsupported training.FailureReason = "Unsupported"
+
+func (v *view) unsupported() *jobFailure {
+	return &jobFailure{at: v.observed.Now, reason: reasonUnsupported, stopped: true, message: fmt.Sprintf(
+		"Trireme cannot run %s %s as its runtime describes it: %s. Change the runtime, and create the job again.", v.job.Kind, v.job.Name, strings.Join(v.job.Unsupported, "; "))}
+}
+
 // withoutPeriod removes the full stop at the end, so that a caller can add its own.
 func withoutPeriod(text string) string { return strings.TrimRight(text, ". \n") }
 

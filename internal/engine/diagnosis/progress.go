@@ -207,7 +207,7 @@ func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, v.job.Initializer == nil || v.isInitialized() || v.observed.Workload.Exists, v.admittedAt(previous))
+	record(training.StepAdmitted, !v.mustInitialize(), v.admittedAt(previous))
 	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), scheduledAt))
 	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.sortedWorkers(), readyAt))
 	if v.launcher != nil {

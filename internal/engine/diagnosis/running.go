@@ -39,7 +39,7 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 		return
 	}
 	if verdict.Stage == plan.Held {
-		verdict.suspend(Condition{Yes: true, Reason: reasonQueued, Message: "Waiting for Kueue to admit the job: its queue has no free quota"}, previous)
+		verdict.suspend(Condition{Yes: true, Reason: reasonQueued, Message: v.queueMessage()}, previous)
 		return
 	}
 	v.recordSteps(verdict, previous)
@@ -71,8 +71,8 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 
 // allCreated reports whether everything exists that the operator creates at this stage.
 func (v *view) allCreated() bool {
-	if v.job.Initializer != nil && !v.isInitialized() && !v.observed.Workload.Exists {
-		return v.initializer() != nil
+	if v.mustInitialize() {
+		return len(v.initializers()) >= v.job.Initializers()
 	}
 	return v.observed.Workload.Exists && len(v.pods()) >= int(v.expectedPods())
 }
@@ -353,20 +353,38 @@ func (v *view) initializing(verdict *Verdict, previous Previous) {
 	}
 }
 
-// initializer is the initializer's pod of this start. Failed pods of earlier starts are
-// kept for their logs.
-func (v *view) initializer() (newest *corev1.Pod) {
+// queueMessage says why a job is held.
+func (v *view) queueMessage() string {
+	if v.job.Kind.Traits().IsWorkload {
+		return "The job is suspended, by its user or by its queue"
+	}
+	return "Waiting for Kueue to admit the job: its queue has no free quota"
+}
+
+// initializers are the newest pods of each initializer. Of earlier starts, only those
+// count that have succeeded; failed ones are kept for their logs.
+func (v *view) initializers() (pods []*corev1.Pod) {
+	newest := map[int]*corev1.Pod{}
 	for _, pod := range v.observed.Initializers {
-		if plan.RestartOf(pod) == v.restart && (newest == nil || newer(pod, newest)) {
-			newest = pod
+		step := plan.StepOf(pod)
+		isCurrent := plan.RestartOf(pod) == v.restart || pod.Status.Phase == corev1.PodSucceeded
+		if isCurrent && (newest[step] == nil || newer(pod, newest[step])) {
+			newest[step] = pod
 		}
 	}
-	return newest
+	for step := range max(v.job.Initializers(), 1) {
+		if pod := newest[step]; pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
 }
 
 func (v *view) initializerProblem() *podProblem {
-	if pod := v.initializer(); pod != nil {
-		return problemOf(pod)
+	for _, pod := range v.initializers() {
+		if problem := problemOf(pod); problem != nil {
+			return problem
+		}
 	}
 	return nil
 }

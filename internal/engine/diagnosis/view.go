@@ -106,6 +106,20 @@ func (v *view) counts() (launcher, worker Counts) {
 	return count(v.observed.Launchers), count(v.observed.Workers)
 }
 
+// stepCounts are the numbers of pods of each step.
+func (v *view) stepCounts() (counts []Counts) {
+	for step := range v.job.Steps {
+		var pods []*corev1.Pod
+		for _, pod := range v.observed.Initializers {
+			if plan.StepOf(pod) == step {
+				pods = append(pods, pod)
+			}
+		}
+		counts = append(counts, count(pods))
+	}
+	return counts
+}
+
 func count(pods []*corev1.Pod) (counts Counts) {
 	for _, pod := range pods {
 		switch pod.Status.Phase {

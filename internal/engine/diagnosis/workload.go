@@ -25,10 +25,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 		return
 	}
 	earlier := status.ReplicatedJobsStatus
-	status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{
-		childStatus(training.RoleLauncher, j.Launcher.Replicas, vd.Launcher, isSuspended),
-		childStatus(training.RoleWorker, j.Worker.Replicas, vd.Worker, isSuspended),
-	}
+	status.ReplicatedJobsStatus = vd.childStatuses(j, isSuspended)
 	if vd.Restart != nil {
 		status.Restarts, status.RestartsCountTowardsMax = vd.Restart.Count, vd.Restart.Count
 	}
@@ -47,8 +44,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 	switch vd.Phase {
 	case training.PhaseSucceeded:
 		status.TerminalState = string(jobset.JobSetCompleted)
-		launcher := &status.ReplicatedJobsStatus[0]
-		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
+		markSucceeded(status.ReplicatedJobsStatus)
 		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.completeCondition().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
@@ -61,6 +57,43 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 		if now := &status.ReplicatedJobsStatus[i]; i < len(earlier) {
 			now.Succeeded, now.Failed = max(now.Succeeded, earlier[i].Succeeded), max(now.Failed, earlier[i].Failed)
 			now.Ready = min(now.Ready, 1-now.Succeeded)
+		}
+	}
+}
+
+// childStatuses are the statuses of the child Jobs, in the order of the JobSet.
+func (vd *Verdict) childStatuses(j *job.Job, isSuspended bool) []jobset.ReplicatedJobStatus {
+	if j.Set == nil {
+		return []jobset.ReplicatedJobStatus{
+			childStatus(training.RoleLauncher, j.Launcher.Replicas, vd.Launcher, isSuspended),
+			childStatus(training.RoleWorker, j.Worker.Replicas, vd.Worker, isSuspended),
+		}
+	}
+	var statuses []jobset.ReplicatedJobStatus
+	for _, replicated := range j.Set.Jobs {
+		switch replicated.Role {
+		case training.RoleLauncher:
+			statuses = append(statuses, childStatus(replicated.Name, j.Launcher.Replicas, vd.Launcher, isSuspended))
+		case training.RoleWorker:
+			statuses = append(statuses, childStatus(replicated.Name, j.Worker.Replicas, vd.Worker, isSuspended))
+		default:
+			var counts Counts
+			if replicated.Step < len(vd.Steps) {
+				counts = vd.Steps[replicated.Step]
+			}
+			// One success is enough, whatever happened to pods of earlier starts.
+			counts.Succeeded = min(counts.Succeeded, 1)
+			statuses = append(statuses, childStatus(replicated.Name, 1, counts, isSuspended))
+		}
+	}
+	return statuses
+}
+
+// markSucceeded sets the status of the launcher's Job.
+func markSucceeded(statuses []jobset.ReplicatedJobStatus) {
+	for i := range statuses {
+		if launcher := &statuses[i]; launcher.Name == training.RoleLauncher {
+			launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
 		}
 	}
 }

@@ -19,6 +19,9 @@ func Choose(j *job.Job, available Available) (Backend, string, error) {
 	if j.Pods() <= 1 {
 		return none{}, "No gang scheduling: the job has one pod", nil
 	}
+	if j.Gang.External {
+		return none{}, "Gang scheduling by the PodGroup that Kubeflow's Trainer has created", nil
+	}
 	if j.Gang.Scheduler != "" {
 		backend, err := configuredBackend(j, &available)
 		if err != nil {

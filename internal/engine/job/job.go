@@ -57,7 +57,17 @@ type Job struct {
 	// SSHDirectory is where images with their own sshd expect the keys.
 	SSHDirectory string
 
-	Initializer   *Initializer
+	Initializer *Initializer
+	// Steps run before launcher and workers, in pods of their own templates.
+	Steps []Step
+	// Claims are volumes that the job's pods share and that are created with it.
+	Claims []Claim
+	// Set describes the JobSet of a job that is its own workload; nil for others.
+	Set *Set
+	// Unsupported are the settings that Trireme cannot honor. Such a job fails before it
+	// has pods.
+	Unsupported []string
+
 	NetworkPolicy training.NetworkPolicyTemplate
 	Gang          Gang
 	Lifetime      Lifetime
@@ -96,6 +106,8 @@ type Gang struct {
 	Scheduler Scheduler
 	// MinMember is how many pods must be scheduled before any starts.
 	MinMember int32
+	// External: another controller has created the PodGroup of the pods.
+	External bool
 	// MinResources replaces the sum of the pods' requests.
 	MinResources corev1.ResourceList
 	// TimeoutSeconds is how long the pods may wait to be scheduled; 0 is no limit.
@@ -155,6 +167,40 @@ type Initializer struct {
 	StorageClassName *string
 }
 
+// Step is a pod that must succeed before launcher and workers are created.
+type Step struct {
+	// Name of its replicated job.
+	Name     string
+	Template corev1.PodTemplateSpec
+}
+
+// Claim is a PVC of a job.
+type Claim struct {
+	Name                string
+	Labels, Annotations map[string]string
+	Spec                corev1.PersistentVolumeClaimSpec
+	// Retained: the PVC outlives the job.
+	Retained bool
+}
+
+// Set is what the pods of a JobSet that another controller created show of it.
+type Set struct {
+	// Jobs are its replicated jobs, in their order.
+	Jobs []ReplicatedJob
+	// Subdomain of the host names; empty for the name of the JobSet.
+	Subdomain string
+	// Coordinator is the address of the pod that the JobSet names as coordinator.
+	Coordinator string
+}
+
+// ReplicatedJob is a replicated job of a JobSet. Each has one replica.
+type ReplicatedJob struct {
+	Name, Group string
+	// Role of its pods, and the index of an initializer among the steps.
+	Role string
+	Step int
+}
+
 // Source is something to fetch.
 type Source struct {
 	URI    string
@@ -168,6 +214,9 @@ type Defaults struct {
 	LauncherResources corev1.ResourceList
 	// ScheduleTimeoutSeconds applies to TrainJobs, the other to MPIJobs; 0 is no limit.
 	ScheduleTimeoutSeconds, MPIJobScheduleTimeoutSeconds int32
+	// MaxNodes limits the nodes of JobSets, which no webhook of Trireme validates; 0 is no
+	// limit.
+	MaxNodes int32
 	// MinScheduleTimeoutSeconds is the minimum for MPIJobs; lower values are raised to it.
 	MinScheduleTimeoutSeconds int32
 	// RunAsUser is the UID of pods that set none and must not run as root. Nil leaves the
@@ -195,6 +244,14 @@ const (
 
 // Pods is the number of pods, without initializers.
 func (j *Job) Pods() int32 { return j.Launcher.Replicas + j.Worker.Replicas }
+
+// Initializers is how many pods must succeed before launcher and workers are created.
+func (j *Job) Initializers() int {
+	if j.Initializer != nil {
+		return 1
+	}
+	return len(j.Steps)
+}
 
 // WorkerIndex is the index of a worker's pod, from 0, by its host name.
 func (j *Job) WorkerIndex(pod *corev1.Pod) (int32, bool) {

@@ -4,6 +4,7 @@ package job
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -16,6 +17,9 @@ type Kind string
 const (
 	KindTrainJob Kind = "TrainJob"
 	KindMPIJob   Kind = "MPIJob"
+	// KindJobSet is a JobSet that Kubeflow's Trainer has created for a TrainJob of
+	// trainer.kubeflow.org.
+	KindJobSet Kind = "JobSet"
 )
 
 // Traits are the differences between the kinds after the model is built. They are data,
@@ -28,6 +32,8 @@ type Traits struct {
 	// Workload is the object that represents the job's pods for users, Kueue and kubectl
 	// wait.
 	Workload Workload
+	// IsWorkload: the job is its own workload, which another controller creates.
+	IsWorkload bool
 	// WorkloadOwnsWorkers: the workload controls every pod. Otherwise it controls
 	// the launcher, and the job controls its workers.
 	WorkloadOwnsWorkers bool
@@ -49,7 +55,7 @@ type Traits struct {
 	Objects map[corev1.ResourceName]int64
 
 	// Parts of names; see package plan.
-	SecretSuffix, WorkloadSuffix, LauncherHostSuffix, WorkerHostInfix string
+	SecretSuffix, ServiceSuffix, WorkloadSuffix, LauncherHostSuffix, WorkerHostInfix string
 	// PodNameSuffix is added to a host name when its length is checked: JobSet's webhook
 	// counts the suffix that its own controller would add.
 	PodNameSuffix                            string
@@ -71,7 +77,7 @@ var traits = map[Kind]Traits{
 		Type: training.JobTypeTrainJob, APIVersion: v2alpha1.GroupVersion.String(),
 		Workload: WorkloadJobSet, WorkloadOwnsWorkers: true, RestartsAsWhole: true, HasRuntime: true,
 		Objects:      map[corev1.ResourceName]int64{"count/jobsets.jobset.x-k8s.io": 1},
-		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-", PodNameSuffix: "-xxxxx",
+		SecretSuffix: "-ssh", ServiceSuffix: "-worker", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-", PodNameSuffix: "-xxxxx",
 		NetworkPolicyPrefix: "trainjob-", NetworkPolicySuffix: "-network",
 	},
 	KindMPIJob: {
@@ -79,8 +85,15 @@ var traits = map[Kind]Traits{
 		Workload: WorkloadBatchJob, NumbersFromLauncher: true, GaugeSuffix: "_total",
 		PodLabels:    map[string]string{training.LabelOperatorName: training.OperatorNameMPI},
 		Objects:      map[corev1.ResourceName]int64{"count/jobs.batch": 1},
-		SecretSuffix: "-ssh-key", WorkloadSuffix: "-launcher", LauncherHostSuffix: "-launcher", WorkerHostInfix: "-worker-",
+		SecretSuffix: "-ssh-key", ServiceSuffix: "-worker", WorkloadSuffix: "-launcher", LauncherHostSuffix: "-launcher", WorkerHostInfix: "-worker-",
 		NetworkPolicyPrefix: "mpijob-",
+	},
+	KindJobSet: {
+		Type: training.JobTypeJobSet, APIVersion: jobset.GroupVersion.String(),
+		Workload: WorkloadJobSet, IsWorkload: true, WorkloadOwnsWorkers: true, RestartsAsWhole: true,
+		// Upstream's names of hosts and of their Service.
+		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-node-0-", PodNameSuffix: "-xxxxx",
+		NetworkPolicyPrefix: "jobset-", NetworkPolicySuffix: "-network",
 	},
 }
 

@@ -5,6 +5,8 @@ package job
 import (
 	"fmt"
 
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -20,6 +22,7 @@ const (
 var reportAPIs = map[Kind]string{
 	KindTrainJob: "trainer.kubeflow.org/v1alpha1",
 	KindMPIJob:   v2beta1.GroupVersion.String(),
+	KindJobSet:   jobset.GroupVersion.String(),
 }
 
 // ReportAudience is the audience of the tokens with which the job's pods report.

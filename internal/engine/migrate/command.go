@@ -4,8 +4,6 @@ package migrate
 
 import (
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +76,7 @@ func (m *migration) sshd(worker *role) {
 	case len(line) == 0:
 		m.note("spec.sshAuthMountPath", Dropped, "", "has no effect: the workers do not run an sshd")
 		return
-	case !startsSSHD(line):
+	case !job.StartsSSHD(line):
 		const why = "may do more than start an sshd, so it is kept. Remove it if it only starts an sshd: a TrainJob's workers need none"
 		m.note(worker.main("command"), Review, worker.to+".spec.containers[0].command", why)
 		m.note(worker.main("args"), Review, worker.to+".spec.containers[0].args", why)
@@ -95,34 +93,6 @@ func (m *migration) sshd(worker *role) {
 	m.probe(worker, "livenessProbe", &container.LivenessProbe)
 	m.probe(worker, "startupProbe", &container.StartupProbe)
 }
-
-// startsSSHD reports whether a command only starts an sshd: directly, or in a shell that
-// creates its directory before and sleeps afterwards.
-func startsSSHD(line []string) bool {
-	if path.Base(line[0]) == "sshd" {
-		return true
-	}
-	isShell := slices.Contains([]string{"sh", "bash"}, path.Base(line[0])) && len(line) == 3 && line[1] == "-c"
-	if !isShell || strings.ContainsAny(line[2], "$`|<>(){}") {
-		return false
-	}
-	starts := false
-	for _, step := range steps.Split(line[2], -1) {
-		arguments := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
-		switch {
-		case len(arguments) == 0:
-		case path.Base(arguments[0]) == "sshd", slices.Equal(arguments, []string{"service", "ssh", "start"}):
-			starts = true
-		case arguments[0] == "mkdir", slices.Equal(arguments, []string{"sleep", "infinity"}):
-		default:
-			return false
-		}
-	}
-	return starts
-}
-
-// steps matches the separators of commands in a shell script.
-var steps = regexp.MustCompile(`&&|;|\n`)
 
 // probe drops a TCP probe, which checks the port of the sshd.
 func (m *migration) probe(worker *role, field string, probe **corev1.Probe) {

@@ -236,7 +236,7 @@ func TestCommandsThatOnlyStartAnSSHD(t *testing.T) {
 		if strings.Contains(line, " -c ") {
 			words = append(words[:2], strings.Join(words[2:], " "))
 		}
-		if got := startsSSHD(words); got != want {
+		if got := job.StartsSSHD(words); got != want {
 			t.Errorf("%s: %t, want %t", line, got, want)
 		}
 	}

@@ -3,7 +3,9 @@
 package plan
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,10 +31,83 @@ func initializerObjects(j *job.Job, env Environment) []gang.Object {
 	if j.NetworkPolicy != "" {
 		objects = append(objects, NetworkPolicy(j, env.EgressPorts, env.Reports))
 	}
-	if j.Initializer.ClaimName == "" {
+	if j.Initializer != nil && j.Initializer.ClaimName == "" {
 		objects = append(objects, workspace(j))
 	}
+	return append(objects, claims(j)...)
+}
+
+// claims are the PVCs that the job's pods share.
+func claims(j *job.Job) []gang.Object {
+	objects := []gang.Object{}
+	for i := range j.Claims {
+		claim := &j.Claims[i]
+		object := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(j, claim.Name), Spec: *claim.Spec.DeepCopy()}
+		object.Labels, object.Annotations = merged(claim.Labels, object.Labels), merged(claim.Annotations, nil)
+		objects = append(objects, object)
+	}
 	return objects
+}
+
+// outlives reports whether an object is kept when its job is deleted.
+func outlives(j *job.Job, object gang.Object) bool {
+	return slices.ContainsFunc(j.Claims, func(claim job.Claim) bool { return claim.Retained && claim.Name == object.GetName() }) && isClaim(object)
+}
+
+func isClaim(object gang.Object) bool {
+	_, is := object.(*corev1.PersistentVolumeClaim)
+	return is
+}
+
+// InitializerNames are the pods that must exist before launcher and workers do. A step
+// that has succeeded is not repeated.
+func InitializerNames(j *job.Job, state State) (names []string) {
+	for index := range max(j.Initializers(), 1) {
+		if !hasSucceeded(j, state, index) {
+			names = append(names, PodName(j, training.RoleInitializer, int32(index), state.Restart))
+		}
+	}
+	return names
+}
+
+func hasSucceeded(j *job.Job, state State, index int) bool {
+	return slices.ContainsFunc(state.Initializers, func(pod *corev1.Pod) bool {
+		return StepOf(pod) == index && pod.Status.Phase == corev1.PodSucceeded && index < len(j.Steps)
+	})
+}
+
+// StepOf is the index of an initializer's pod among the steps of its job.
+func StepOf(pod *corev1.Pod) int {
+	number, err := strconv.Atoi(pod.Labels[training.LabelReplicaIndex])
+	if err != nil || number < 0 {
+		return 0
+	}
+	return number
+}
+
+// initializerPods are the pods of the steps that have not succeeded yet.
+func initializerPods(j *job.Job, state State, env Environment) (pods []*corev1.Pod) {
+	if j.Initializer != nil {
+		return []*corev1.Pod{initializerPod(j, state.Restart, env)}
+	}
+	for index := range j.Steps {
+		if !hasSucceeded(j, state, index) {
+			pods = append(pods, start{job: j, state: state}.step(index))
+		}
+	}
+	return pods
+}
+
+// step is the pod of a step, as its template describes it.
+func (s start) step(index int) *corev1.Pod {
+	template := s.job.Steps[index].Template.DeepCopy()
+	template.Labels = merged(template.Labels, PodLabels(s.job, training.RoleInitializer))
+	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(index)
+	template.Annotations = merged(template.Annotations, map[string]string{training.IstioInject: "false"})
+	template.Spec.Hostname = fmt.Sprintf("%s-%s-0-0", s.job.Name, s.job.Steps[index].Name)
+	pod := s.pod(template, training.RoleInitializer, int32(index))
+	s.join(pod, training.RoleInitializer, int32(index))
+	return pod
 }
 
 // workspace is the PVC that the initializer fetches to. It is deleted with the job.

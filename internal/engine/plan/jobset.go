@@ -3,7 +3,9 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -65,17 +67,24 @@ func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
 // scheduling orders pods by the index.
 func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	names := NamesOf(s.job)
+	if role == training.RoleInitializer {
+		// Each step is a Job of its own, with one pod.
+		index = 0
+	}
 	completionIndex := strconv.Itoa(int(index))
 	metadata := map[string]string{
 		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(s.state.Workload),
-		jobset.ReplicatedJobNameKey: role, jobset.ReplicatedJobReplicas: "1", jobset.GlobalReplicasKey: "2",
-		jobset.JobIndexKey: "0", jobset.JobGlobalIndexKey: globalIndex(role),
-		jobset.GroupNameKey: groupName, jobset.GroupReplicasKey: "2", jobset.JobGroupIndexKey: globalIndex(role),
+		jobset.ReplicatedJobReplicas: "1", jobset.JobIndexKey: "0",
 		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: completionIndex,
+	}
+	replicated := replicatedJobLabels(replicatedJobsOf(s.job), role, StepOf(pod))
+	maps.Copy(metadata, replicated)
+	if s.job.Set != nil && s.job.Set.Coordinator != "" {
+		metadata[jobset.CoordinatorKey] = s.job.Set.Coordinator
 	}
 	maps.Copy(pod.Labels, metadata)
 	pod.Annotations = merged(pod.Annotations, metadata)
-	pod.Labels[batchv1.JobNameLabel] = names.Workload + "-" + role + "-0"
+	pod.Labels[batchv1.JobNameLabel] = names.Workload + "-" + replicated[jobset.ReplicatedJobNameKey] + "-0"
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			setVariable(&containers[i], completionIndexVariable, completionIndex)
@@ -86,10 +95,36 @@ func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	}
 }
 
-// globalIndex is the index of a role's child Job among all child Jobs of the JobSet.
-func globalIndex(role string) string {
-	if role == training.RoleLauncher {
-		return "0"
+// replicatedJobsOf are the replicated jobs of a job's JobSet, in their order.
+func replicatedJobsOf(j *job.Job) []job.ReplicatedJob {
+	if j.Set != nil {
+		return j.Set.Jobs
 	}
-	return "1"
+	return []job.ReplicatedJob{{Name: training.RoleLauncher, Role: training.RoleLauncher}, {Name: training.RoleWorker, Role: training.RoleWorker}}
+}
+
+// replicatedJobLabels are the labels about the replicated job of a pod. Each has one
+// child Job, so its index among all child Jobs is its position.
+func replicatedJobLabels(all []job.ReplicatedJob, role string, step int) map[string]string {
+	position := slices.IndexFunc(all, func(one job.ReplicatedJob) bool {
+		return one.Role == role && (role != training.RoleInitializer || one.Step == step)
+	})
+	if position < 0 {
+		return nil
+	}
+	own, inGroup, ofGroup := all[position], 0, 0
+	group := cmp.Or(own.Group, groupName)
+	for i, other := range all {
+		if cmp.Or(other.Group, groupName) != group {
+			continue
+		}
+		if i < position {
+			inGroup++
+		}
+		ofGroup++
+	}
+	return map[string]string{
+		jobset.ReplicatedJobNameKey: own.Name, jobset.GlobalReplicasKey: strconv.Itoa(len(all)), jobset.JobGlobalIndexKey: strconv.Itoa(position),
+		jobset.GroupNameKey: group, jobset.GroupReplicasKey: strconv.Itoa(ofGroup), jobset.JobGroupIndexKey: strconv.Itoa(inGroup),
+	}
 }

@@ -29,12 +29,15 @@ type Names struct {
 func NamesOf(j *job.Job) Names {
 	traits := j.Kind.Traits()
 	names := Names{
-		Service:       j.Name + "-worker",
+		Service:       j.Name + traits.ServiceSuffix,
 		Hostfile:      j.Name + "-hostfile",
 		Secret:        j.Name + traits.SecretSuffix,
 		NetworkPolicy: traits.NetworkPolicyPrefix + j.Name + traits.NetworkPolicySuffix,
 		Workload:      j.Name + traits.WorkloadSuffix,
 		LauncherHost:  j.Name + traits.LauncherHostSuffix,
+	}
+	if j.Set != nil && j.Set.Subdomain != "" {
+		names.Service = j.Set.Subdomain
 	}
 	if j.Initializer != nil {
 		names.Workspace = j.Initializer.ClaimName
@@ -69,6 +72,9 @@ func PodName(j *job.Job, role string, index, restart int32) string {
 	case training.RoleLauncher:
 		return fmt.Sprintf("%s-r%d", NamesOf(j).LauncherHost, restart)
 	case training.RoleInitializer:
+		if int(index) < len(j.Steps) {
+			return fmt.Sprintf("%s-%s-0-0-r%d", j.Name, j.Steps[index].Name, restart)
+		}
 		return fmt.Sprintf("%s-initializer-r%d", j.Name, restart)
 	}
 	name := WorkerHost(j, index)

@@ -81,14 +81,14 @@ func Of(j *job.Job, state State, env Environment) Plan {
 	var plan Plan
 	switch state.Stage {
 	case Initializing:
-		if j.Initializer != nil {
+		if j.Initializers() > 0 {
 			plan.Ensure = setOwner(j, initializerObjects(j, env))
-			plan.Pods = []*corev1.Pod{initializerPod(j, state.Restart, env)}
+			plan.Pods = initializerPods(j, state, env)
 		}
 	case Suspended:
 		plan.Remove = slices.Concat(workloadKey(j, state), keys(j, allPods(state)), groupKeys(j, env), addressKeys(j, state))
 	case Held:
-		plan.Remove = slices.Concat(keys(j, slices.Concat(state.Launchers, state.Workers)), addressKeys(j, state))
+		plan.Remove = slices.Concat(keys(j, heldPods(j, state)), addressKeys(j, state))
 	case Restarting:
 		plan.Remove = keys(j, podsToReplace(j, state))
 		if j.Kind.Traits().RestartsAsWhole {
@@ -110,7 +110,20 @@ func activeObjects(j *job.Job, env Environment) []gang.Object {
 	if group := env.Gang.Group(j, Selector(j)); group != nil {
 		objects = append(objects, group)
 	}
+	if j.Kind.Traits().IsWorkload {
+		return objects
+	}
 	return append(objects, workload(j))
+}
+
+// heldPods are the pods that a job must not have while it waits for a queue or a quota.
+func heldPods(j *job.Job, state State) []*corev1.Pod {
+	pods := slices.Concat(state.Launchers, state.Workers)
+	if j.Kind.Traits().IsWorkload {
+		// The queue has suspended the initializers, too.
+		pods = append(pods, slices.DeleteFunc(slices.Clone(state.Initializers), isFinished)...)
+	}
+	return pods
 }
 
 // HoldsLauncherBack reports whether the launcher must not be created before its workers
@@ -220,7 +233,9 @@ func objectMeta(j *job.Job, name string) metav1.ObjectMeta {
 func setOwner(j *job.Job, objects []gang.Object) []gang.Object {
 	owner := OwnerOf(j)
 	for _, object := range objects {
-		object.SetOwnerReferences([]metav1.OwnerReference{owner})
+		if !outlives(j, object) {
+			object.SetOwnerReferences([]metav1.OwnerReference{owner})
+		}
 	}
 	return objects
 }

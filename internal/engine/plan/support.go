@@ -24,7 +24,7 @@ const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 // keys here, because keys are random and this package is pure; the operator adds them.
 func supportObjects(j *job.Job, env Environment) []gang.Object {
 	names := NamesOf(j)
-	objects := []gang.Object{}
+	objects := claims(j)
 	if j.NetworkPolicy != "" {
 		objects = append(objects, NetworkPolicy(j, env.EgressPorts, env.Reports))
 	}

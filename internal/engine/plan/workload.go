@@ -210,7 +210,7 @@ func workload(j *job.Job) gang.Object {
 
 // workloadKey identifies the workload for deletion, if it exists.
 func workloadKey(j *job.Job, state State) []gang.Object {
-	if state.Workload == "" {
+	if state.Workload == "" || j.Kind.Traits().IsWorkload {
 		return nil
 	}
 	object := workload(j)

@@ -83,7 +83,10 @@ func Of(object client.Object) client.Object {
 		small.Spec.Suspend = object.Spec.Suspend
 		return small
 	case *jobset.JobSet:
-		return &jobset.JobSet{TypeMeta: object.TypeMeta, ObjectMeta: metadataOf(object), Status: object.Status}
+		small := &jobset.JobSet{TypeMeta: object.TypeMeta, ObjectMeta: metadataOf(object), Status: object.Status}
+		// They say who runs it, and whether it is suspended.
+		small.OwnerReferences, small.Spec.ManagedBy, small.Spec.Suspend = object.OwnerReferences, object.Spec.ManagedBy, object.Spec.Suspend
+		return small
 	case *batchv1.Job:
 		return &batchv1.Job{TypeMeta: object.TypeMeta, ObjectMeta: metadataOf(object), Status: object.Status}
 	case *v2alpha1.TrainingRuntime:

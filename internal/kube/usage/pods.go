@@ -43,8 +43,10 @@ func reportedPodsOf(pods []corev1.Pod) reportedPods {
 // jobOf returns a model with what is needed for the index of a worker.
 func jobOf(pod *corev1.Pod) *job.Job {
 	model := &job.Job{Kind: job.KindTrainJob, Name: pod.Labels[training.LabelJobName]}
-	if pod.Labels[training.LabelJobType] == training.JobTypeMPIJob {
-		model.Kind = job.KindMPIJob
+	for _, kind := range []job.Kind{job.KindMPIJob, job.KindJobSet} {
+		if pod.Labels[training.LabelJobType] == kind.Type() {
+			model.Kind = kind
+		}
 	}
 	model.Worker.Replicas = math.MaxInt32
 	return model

@@ -60,7 +60,7 @@ type Handler struct {
 func NewHandler(store *Store, jobs Jobs, api kubernetes.Interface) http.Handler {
 	h := &Handler{store: store, jobs: jobs, api: api, authenticator: newAuthenticator(api, store.clock), slots: make(chan struct{}, maxRequests), busy: map[Key]int{}}
 	routes := http.NewServeMux()
-	for _, kind := range []job.Kind{job.KindTrainJob, job.KindMPIJob} {
+	for _, kind := range []job.Kind{job.KindTrainJob, job.KindMPIJob, job.KindJobSet} {
 		path := "/apis/" + job.ReportAudience(kind, "{namespace}", "{name}")
 		routes.HandleFunc("POST "+path, h.limited(func(w http.ResponseWriter, r *http.Request) { h.progress(w, r, keyOf(kind, r)) }))
 		routes.HandleFunc("POST "+path+protocol.ActivitySuffix, h.limited(func(w http.ResponseWriter, r *http.Request) { h.activity(w, r, keyOf(kind, r)) }))

@@ -7,10 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 )
 
 // MPIJob is an MPIJob with two workers.
@@ -86,12 +88,17 @@ func Resources(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// ProgressOf is how far a job of either kind has come.
+// ProgressOf is how far a job of any kind has come.
 func ProgressOf(object client.Object) *training.Progress {
-	if mpiJob, is := object.(*v2beta1.MPIJob); is {
-		return &mpiJob.Status.Progress
+	switch object := object.(type) {
+	case *v2beta1.MPIJob:
+		return &object.Status.Progress
+	case *jobset.JobSet:
+		previous := diagnosis.FromJobSet(object)
+		return &previous.Progress
+	default:
+		return &object.(*v2alpha1.TrainJob).Status.Progress
 	}
-	return &object.(*v2alpha1.TrainJob).Status.Progress
 }
 
 // IsMPIJob tells the kinds apart.

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uses the kubeflow SDK as its users do. Each command is one test."""
+
+import sys
+
+from kubeflow.common.types import KubernetesBackendConfig
+from kubeflow.trainer import CustomTrainer, CustomTrainerContainer, TrainerClient
+
+RUNTIME = "openmpi-trireme"
+TIMEOUT = 240
+
+
+def hello(greeting):
+    """Runs once on every rank."""
+    import os
+
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    total = world.allreduce(world.Get_rank())
+    print(f"{greeting} from rank {world.Get_rank()} of {world.Get_size()}, sum {total}, uid {os.getuid()}", flush=True)
+
+
+def hungry():
+    """Needs more memory than its pod may use, on the last rank."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.Get_rank() == MPI.COMM_WORLD.Get_size() - 1:
+        blocks = []
+        while True:
+            blocks.append(b"x" * (16 << 20))
+    MPI.COMM_WORLD.Barrier()
+
+
+def runtimes(client):
+    for runtime in client.list_runtimes():
+        print(runtime.name, runtime.trainer.framework, runtime.trainer.num_nodes, runtime.trainer.command[0])
+
+
+def command(client):
+    name = client.train(
+        runtime=client.get_runtime(RUNTIME),
+        trainer=CustomTrainerContainer(num_nodes=2, command=["mpirun", "--hostfile", "/etc/mpi/hostfile", "hostname"]),
+    )
+    finish(client, name)
+
+
+def function(client):
+    name = client.train(
+        runtime=client.get_runtime(RUNTIME),
+        trainer=CustomTrainer(func=hello, func_args={"greeting": "hello"}, num_nodes=4),
+    )
+    client.wait_for_job_status(name, status={"Running", "Complete"}, timeout=TIMEOUT)
+    for line in client.get_job_logs(name, follow=True):
+        print(line)
+    finish(client, name)
+
+
+def finish(client, name):
+    job = client.wait_for_job_status(name, timeout=TIMEOUT)
+    print("status:", job.status)
+    print("steps:", " ".join(sorted(step.name for step in job.steps)))
+    print("logs:", " ".join(client.get_job_logs(name)))
+    print("events:", len(client.get_job_events(name)))
+    client.delete_job(name)
+    print("left:", [job.name for job in client.list_jobs() if job.name == name])
+
+
+def memory(client):
+    name = client.train(runtime=client.get_runtime(RUNTIME), trainer=CustomTrainer(func=hungry, num_nodes=3))
+    job = client.wait_for_job_status(name, status={"Failed"}, timeout=TIMEOUT)
+    print("name:", name)
+    print("status:", job.status)
+
+
+def torch(client):
+    name = client.train(
+        runtime=client.get_runtime("torch-distributed"),
+        trainer=CustomTrainerContainer(num_nodes=1, command=["sh", "-c", "echo torch runs on $PET_NNODES node"]),
+    )
+    client.wait_for_job_status(name, timeout=TIMEOUT)
+    print("name:", name)
+    print("logs:", " ".join(client.get_job_logs(name)))
+
+
+def main():
+    client = TrainerClient(backend_config=KubernetesBackendConfig(namespace=sys.argv[2]))
+    {each.__name__: each for each in (runtimes, command, function, memory, torch)}[sys.argv[1]](client)
+
+
+if __name__ == "__main__":
+    main()
