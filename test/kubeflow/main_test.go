@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "the tests start a cluster, which needs root")
 		os.Exit(1)
 	}
-	os.Exit(localcluster.Run(m, "trireme-kubeflow", "10.184.0.0/16", start...))
+	os.Exit(localcluster.Run(m, "trireme-train", "10.184.0.0/16", start...))
 }
 
 func shell(t *testing.T, line string) string {

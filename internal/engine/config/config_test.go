@@ -414,8 +414,8 @@ func TestJobDefaults(t *testing.T) {
 	config := Default()
 	config.Defaults.RunAsUser = new(int64(1000))
 	want := job.Defaults{
-		LauncherResources:      corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
-		MaxNodes: 64, ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60,
+		LauncherResources: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
+		MaxNodes:          64, ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60,
 		RunAsUser: new(int64(1000)), Hang: job.Hang{After: 15 * time.Minute, Action: training.HangWarn},
 	}
 	if diff := cmp.Diff(want, config.JobDefaults()); diff != "" {
