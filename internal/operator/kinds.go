@@ -9,7 +9,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -318,7 +320,10 @@ func (jobSets) isForeign(object client.Object) bool { return !job.RunsJobSet(obj
 func (jobSets) mayBeUnrecorded(client.Object) bool { return false }
 func (jobSets) lacksName(client.Object) bool       { return false }
 
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs;trainjobs/status,verbs=patch
+
 func (jobSets) write(ctx context.Context, api client.Client, stored, changed client.Object) error {
+	copyProgress(ctx, api, stored.(*jobset.JobSet), changed.(*jobset.JobSet))
 	return api.Patch(ctx, changed, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 }
 
@@ -342,4 +347,24 @@ func (jobSets) adopt(*job.Job, client.Object) {}
 
 func (jobSets) setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
 	verdict.JobSetStatus(j, workload.(*jobset.JobSet), now)
+}
+
+// copyProgress copies progress into Trainer's TrainJob. The status of the job must not
+// depend on the webhooks of Trainer: what fails is written with the next progress.
+func copyProgress(ctx context.Context, api client.Client, stored, changed *jobset.JobSet) {
+	status, metadata := diagnosis.UpstreamProgress(stored, changed)
+	if status == nil {
+		return
+	}
+	owner := metav1.GetControllerOf(changed)
+	trainJob := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind}}
+	trainJob.SetNamespace(changed.Namespace)
+	trainJob.SetName(owner.Name)
+	err := api.Status().Patch(ctx, trainJob.DeepCopy(), client.RawPatch(types.MergePatchType, status))
+	if err == nil {
+		err = api.Patch(ctx, trainJob, client.RawPatch(types.MergePatchType, metadata))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("The progress of a JobSet is not in its TrainJob", "trainJob", client.ObjectKeyFromObject(trainJob).String(), "cause", err.Error())
+	}
 }

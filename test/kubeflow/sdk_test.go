@@ -41,6 +41,15 @@ func TestOutOfMemory(t *testing.T) {
 	wantIn(t, failed, "WorkerFailed: Worker 1 ", "OOMKilled", "256Mi", "Raise the memory limit")
 }
 
+// Progress that a program reports is in the status and in the annotation of the TrainJob.
+func TestProgress(t *testing.T) {
+	space := namespace(t)
+	wantIn(t, runSDK(t, "progress", space), "answer: 200", "status: Complete")
+	shown := shell(t, "bin/cluster kubectl get trainjobs.trainer.kubeflow.org -n "+space+
+		` -o jsonpath='{.items[0].status.trainerStatus} {.items[0].metadata.annotations.trainer\.opendatahub\.io/trainerStatus}'`)
+	wantIn(t, shown, `"progressPercentage":45`, `"metrics":[{"name":"loss","value":"0.23"}]`, `"trainMetrics":{"loss":0.23}`)
+}
+
 // JobSets of other runtimes are not touched: JobSet's own controller runs them.
 func TestTorchRuntime(t *testing.T) {
 	space := namespace(t)

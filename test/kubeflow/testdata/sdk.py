@@ -32,6 +32,27 @@ def hungry():
     MPI.COMM_WORLD.Barrier()
 
 
+def reporting():
+    """Reports its progress by Trainer's protocol, as Hugging Face's Trainer does."""
+    import json
+    import os
+    import ssl
+    import urllib.request
+
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as token:
+            headers = {"Authorization": "Bearer " + token.read().strip(), "Content-Type": "application/json"}
+        status = {"progressPercentage": 45, "estimatedRemainingSeconds": 795, "metrics": [{"name": "loss", "value": "0.23"}]}
+        request = urllib.request.Request(
+            os.environ["KUBEFLOW_TRAINER_SERVER_URL"], json.dumps({"trainerStatus": status}).encode(), headers
+        )
+        context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+        print("answer:", urllib.request.urlopen(request, context=context).status, flush=True)
+    MPI.COMM_WORLD.Barrier()
+
+
 def runtimes(client):
     for runtime in client.list_runtimes():
         print(runtime.name, runtime.trainer.framework, runtime.trainer.num_nodes, runtime.trainer.command[0])
@@ -73,6 +94,12 @@ def memory(client):
     print("status:", job.status)
 
 
+def progress(client):
+    name = client.train(runtime=client.get_runtime(RUNTIME), trainer=CustomTrainer(func=reporting, num_nodes=2))
+    print("status:", client.wait_for_job_status(name, timeout=TIMEOUT).status)
+    print("logs:", " ".join(client.get_job_logs(name)))
+
+
 def torch(client):
     name = client.train(
         runtime=client.get_runtime("torch-distributed"),
@@ -85,7 +112,7 @@ def torch(client):
 
 def main():
     client = TrainerClient(backend_config=KubernetesBackendConfig(namespace=sys.argv[2]))
-    {each.__name__: each for each in (runtimes, command, function, memory, torch)}[sys.argv[1]](client)
+    {each.__name__: each for each in (runtimes, command, function, memory, progress, torch)}[sys.argv[1]](client)
 
 
 if __name__ == "__main__":
