@@ -144,7 +144,7 @@ test-docs: bin/gotestsum bin/cluster ## Run the commands of the documentation th
 	@test/run docs
 
 .PHONY: test-peers
-test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins, Volcano and KAI, and test Trireme with them (root)
+test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins, Volcano, KAI and Kubeflow Trainer, and test Trireme with them (root)
 	@test/run peers
 
 .PHONY: test-versions

@@ -27,9 +27,12 @@ var start = []string{
 	"bin/cluster kubectl kustomize --load-restrictor=LoadRestrictionsNone test/kubeflow/install | bin/cluster kubectl apply --server-side -f -",
 	"make install",
 	"bin/cluster kubectl wait --for=condition=Available deployment --all -n kubeflow-system --timeout=300s",
-	"test -x " + sdk + "/bin/python || { python3 -m venv " + sdk + " && " + sdk + "/bin/pip install --quiet kubeflow==0.5.0 kubeflow-trainer-api==2.3.0; }",
+	sdk + "/bin/python -c 'import kubeflow.trainer' || { python3 -m venv " + sdk + " && " + sdk + "/bin/pip install --quiet kubeflow==0.5.0 kubeflow-trainer-api==2.3.0; }",
 	// The webhook answers a moment after its pod is ready.
 	"for i in $(seq 60); do bin/cluster kubectl apply -f test/kubeflow/testdata/runtimes.yaml && exit 0; sleep 2; done; exit 1",
+	// One of Trainer's own, handed to Trireme, with an image that exists here.
+	`sed 's|ghcr.io/kubeflow/trainer/deepspeed-runtime|trireme.local/openmpi:5|; s|^      network:|      managedBy: training.kubeflow.org/trireme\n&|' \
+		bin/peers/modules/trainer/manifests/base/runtimes/deepspeed_distributed.yaml | bin/cluster kubectl apply -f -`,
 }
 
 func TestMain(m *testing.M) {

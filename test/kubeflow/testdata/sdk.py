@@ -5,8 +5,10 @@ import sys
 
 from kubeflow.common.types import KubernetesBackendConfig
 from kubeflow.trainer import CustomTrainer, CustomTrainerContainer, TrainerClient
+from kubeflow.trainer.options import TrainerCommand
 
 RUNTIME = "openmpi-trireme"
+IMAGE = "trireme.local/openmpi:5"
 TIMEOUT = 240
 
 
@@ -58,12 +60,17 @@ def runtimes(client):
         print(runtime.name, runtime.trainer.framework, runtime.trainer.num_nodes, runtime.trainer.command[0])
 
 
-def command(client):
+def command(client, runtime=RUNTIME):
     name = client.train(
-        runtime=client.get_runtime(RUNTIME),
-        trainer=CustomTrainerContainer(num_nodes=2, command=["mpirun", "--hostfile", "/etc/mpi/hostfile", "hostname"]),
+        runtime=client.get_runtime(runtime),
+        trainer=CustomTrainerContainer(image=IMAGE, num_nodes=2),
+        options=[TrainerCommand(command=["mpirun", "--hostfile", "/etc/mpi/hostfile", "hostname"])],
     )
     finish(client, name)
+
+
+def shipped(client):
+    command(client, "deepspeed-distributed")
 
 
 def function(client):
@@ -71,6 +78,7 @@ def function(client):
         runtime=client.get_runtime(RUNTIME),
         trainer=CustomTrainer(func=hello, func_args={"greeting": "hello"}, num_nodes=4),
     )
+    # There are logs once the launcher runs.
     client.wait_for_job_status(name, status={"Running", "Complete"}, timeout=TIMEOUT)
     for line in client.get_job_logs(name, follow=True):
         print(line)
@@ -83,6 +91,25 @@ def finish(client, name):
     print("steps:", " ".join(sorted(step.name for step in job.steps)))
     print("logs:", " ".join(client.get_job_logs(name)))
     print("events:", len(client.get_job_events(name)))
+    client.delete_job(name)
+    print("left:", [job.name for job in client.list_jobs() if job.name == name])
+
+
+def forever():
+    """Runs until its job is deleted."""
+    import time
+
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Barrier()
+    while True:
+        time.sleep(1)
+
+
+def running(client):
+    name = client.train(runtime=client.get_runtime(RUNTIME), trainer=CustomTrainer(func=forever, num_nodes=3))
+    job = client.wait_for_job_status(name, status={"Running"}, timeout=TIMEOUT)
+    print("steps:", " ".join(sorted(f"{step.name}={step.status}" for step in job.steps)))
     client.delete_job(name)
     print("left:", [job.name for job in client.list_jobs() if job.name == name])
 
@@ -103,7 +130,8 @@ def progress(client):
 def torch(client):
     name = client.train(
         runtime=client.get_runtime("torch-distributed"),
-        trainer=CustomTrainerContainer(num_nodes=1, command=["sh", "-c", "echo torch runs on $PET_NNODES node"]),
+        trainer=CustomTrainerContainer(image=IMAGE, num_nodes=1),
+        options=[TrainerCommand(command=["sh", "-c", "echo torch runs on $PET_NNODES node"])],
     )
     client.wait_for_job_status(name, timeout=TIMEOUT)
     print("name:", name)
@@ -112,7 +140,7 @@ def torch(client):
 
 def main():
     client = TrainerClient(backend_config=KubernetesBackendConfig(namespace=sys.argv[2]))
-    {each.__name__: each for each in (runtimes, command, function, memory, progress, torch)}[sys.argv[1]](client)
+    {each.__name__: each for each in (runtimes, command, shipped, function, running, memory, progress, torch)}[sys.argv[1]](client)
 
 
 if __name__ == "__main__":
