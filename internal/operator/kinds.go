@@ -327,8 +327,8 @@ func (jobSets) write(ctx context.Context, api client.Client, stored, changed cli
 	return api.Patch(ctx, changed, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 }
 
-func (jobSets) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.JobSetRecord(j, object.(*jobset.JobSet), now)
+func (jobSets) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, _ metav1.Time) {
+	verdict.JobSetRecord(j, object.(*jobset.JobSet))
 }
 
 func (js jobSets) hasWorkloads() bool        { return js.cluster.hasJobSet() }

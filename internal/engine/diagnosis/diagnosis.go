@@ -225,13 +225,20 @@ func (v *view) finishedBefore(previous Previous) Verdict {
 	verdict.Steps = v.stepCounts()
 	if v.job.Lifetime.TTLSecondsAfterFinished != nil {
 		verdict.NextCheck = atLeastNow(expiry(v.job, previous).Sub(v.observed.Now))
+		if previous.FinishRecorded.IsZero() {
+			verdict.NextCheck = unrecordedPause
+		}
 	}
 	return verdict
 }
 
+// unrecordedPause is when a finished job is checked again whose result is not recorded
+// yet where others read it.
+const unrecordedPause = time.Second
+
 // Expired reports whether a finished job is past its TTL and must be deleted.
 func Expired(j *job.Job, previous Previous, now time.Time) bool {
-	return j.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !now.Before(expiry(j, previous))
+	return j.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !previous.FinishRecorded.IsZero() && !now.Before(expiry(j, previous))
 }
 
 // expiry counts from FinishRecorded. The completion time comes from a node, whose clock

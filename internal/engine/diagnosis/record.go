@@ -5,6 +5,7 @@ package diagnosis
 import (
 	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -23,7 +24,6 @@ type record struct {
 	Hosts          *job.TrainerHosts `json:"hosts,omitempty"`
 	StartTime      *metav1.Time      `json:"startTime,omitempty"`
 	CompletionTime *metav1.Time      `json:"completionTime,omitempty"`
-	FinishRecorded *metav1.Time      `json:"finishRecorded,omitempty"`
 	Suspended      bool              `json:"suspended,omitempty"`
 	Stalled        *Condition        `json:"stalled,omitempty"`
 	// Waiting says what a pending job waits for.
@@ -62,8 +62,11 @@ func FromJobSet(set *jobset.JobSet) Previous {
 	if found.Stalled != nil {
 		previous.Stalled = *found.Stalled
 	}
-	if found.FinishRecorded != nil {
-		previous.FinishRecorded = *found.FinishRecorded
+	// Until the status of the JobSet has the result, Trainer does not know it.
+	for _, end := range []jobset.JobSetConditionType{jobset.JobSetCompleted, jobset.JobSetFailed} {
+		if condition := meta.FindStatusCondition(set.Status.Conditions, string(end)); condition != nil && condition.Status == metav1.ConditionTrue {
+			previous.FinishRecorded = condition.LastTransitionTime
+		}
 	}
 	return previous
 }
@@ -92,16 +95,13 @@ func (r *record) workerStatuses(set *jobset.JobSet) (statuses []training.WorkerP
 }
 
 // JobSetRecord writes the verdict into the record of a JobSet.
-func (vd *Verdict) JobSetRecord(j *job.Job, set *jobset.JobSet, now metav1.Time) {
+func (vd *Verdict) JobSetRecord(j *job.Job, set *jobset.JobSet) {
 	earlier := recordOf(set)
 	next := record{
 		Progress: vd.Progress, StartTime: vd.StartTime, CompletionTime: vd.CompletionTime,
-		FinishRecorded: earlier.FinishRecorded, Suspended: vd.Suspension.Yes, Hosts: earlier.Hosts, Stalled: earlier.Stalled,
+		Suspended: vd.Suspension.Yes, Hosts: earlier.Hosts, Stalled: earlier.Stalled,
 	}
 	isFinal := vd.Phase == training.PhaseSucceeded || vd.Phase == training.PhaseFailed
-	if isFinal && earlier.FinishRecorded == nil {
-		next.FinishRecorded = &now
-	}
 	if vd.Phase == training.PhasePending {
 		next.Waiting = truncated(vd.Waiting.Message)
 	}

@@ -32,7 +32,7 @@ func TestRecordIsReadBack(t *testing.T) {
 		},
 	}}
 	verdict.Suspension.Yes = true
-	verdict.JobSetRecord(j, set, stamp(present))
+	verdict.JobSetRecord(j, set)
 	got := FromJobSet(set)
 	want := Previous{Progress: *verdict.Progress.DeepCopy(), StartTime: new(stamp(scheduled)), Submitted: stamp(submitted), Suspended: true, Queued: true}
 	want.ObservedGeneration = 3
@@ -44,19 +44,26 @@ func TestRecordIsReadBack(t *testing.T) {
 		t.Errorf("the hosts are %v", hosts)
 	}
 	before := set.Annotations[training.AnnotationRecord]
-	verdict.JobSetRecord(j, set, stamp(present+1))
+	verdict.JobSetRecord(j, set)
 	if after := set.Annotations[training.AnnotationRecord]; after != before {
 		t.Errorf("the same verdict is recorded as\n%s, before as\n%s", after, before)
 	}
 }
 
-func TestEndIsRecordedOnce(t *testing.T) {
-	set, j := recordedSet(), &job.Job{Kind: job.KindJobSet, Name: "bert", Slots: 1}
+// A JobSet is not deleted before its status has the result, which Trainer copies.
+func TestTTLNeedsStatusOfJobSet(t *testing.T) {
+	set, j := recordedSet(), &job.Job{Kind: job.KindJobSet, Name: "bert", Slots: 1, Lifetime: job.Lifetime{TTLSecondsAfterFinished: new(int32(10))}}
 	verdict := Verdict{Progress: training.Progress{Phase: training.PhaseSucceeded}}
-	verdict.JobSetRecord(j, set, stamp(present))
-	verdict.JobSetRecord(j, set, stamp(present+9))
-	if got := FromJobSet(set).FinishRecorded; !got.Time.Equal(at(present)) {
-		t.Errorf("the end was recorded at %s, want %s", got, at(present))
+	verdict.JobSetRecord(j, set)
+	if Expired(j, FromJobSet(set), at(present+99)) {
+		t.Error("the JobSet is deleted before its status has the result")
+	}
+	j.Set = &job.Set{Jobs: []job.ReplicatedJob{{Name: training.RoleLauncher, Role: training.RoleLauncher}}}
+	verdict.JobSetStatus(j, set, stamp(present))
+	for second, want := range map[float64]bool{present + 9: false, present + 10: true} {
+		if got := Expired(j, FromJobSet(set), at(second)); got != want {
+			t.Errorf("after %.0f seconds it is expired: %t, want %t", second-present, got, want)
+		}
 	}
 }
 
@@ -68,7 +75,7 @@ func TestRecordIsSmall(t *testing.T) {
 			Name: fmt.Sprintf("bert-node-0-%d-r0", index), Reason: "ImagePullBackOff", Message: string(make([]byte, 500)),
 		}})
 	}
-	verdict.JobSetRecord(&job.Job{Kind: job.KindJobSet, Slots: 1}, set, stamp(present))
+	verdict.JobSetRecord(&job.Job{Kind: job.KindJobSet, Slots: 1}, set)
 	if size, limit := len(set.Annotations[training.AnnotationRecord]), 64<<10; size > limit {
 		t.Errorf("the record has %d bytes, want at most %d", size, limit)
 	}

@@ -17,7 +17,7 @@ func reportedSet(progress *training.TrainerStatus) *jobset.JobSet {
 	set := recordedSet()
 	set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "bert", UID: "u1", Controller: new(true)}}
 	verdict := Verdict{Progress: training.Progress{Phase: training.PhaseRunning, TrainerStatus: progress}}
-	verdict.JobSetRecord(&job.Job{Kind: job.KindJobSet, Slots: 1}, set, stamp(present))
+	verdict.JobSetRecord(&job.Job{Kind: job.KindJobSet, Slots: 1}, set)
 	return set
 }
 

@@ -270,7 +270,10 @@ func addClaim(pod *corev1.PodSpec, volume, claim string) {
 // the pods of a Job, and the JobSet when a Job has failed; here each is a restart of the
 // whole job. Without a limit, a Job is not restarted.
 func trainerLifetime(set *jobset.JobSet) Lifetime {
-	lifetime := Lifetime{CleanPodPolicy: training.CleanPodPolicyRunning, TTLSecondsAfterFinished: set.Spec.TTLSecondsAfterFinished}
+	lifetime := Lifetime{CleanPodPolicy: training.CleanPodPolicyRunning}
+	if ttl := set.Spec.TTLSecondsAfterFinished; ttl != nil {
+		lifetime.TTLSecondsAfterFinished = new(max(*ttl, minTrainerTTL))
+	}
 	perJob := int32(0)
 	for _, name := range []string{training.RoleLauncher, trainerNode} {
 		replicated := replicatedJob(set, name)
@@ -289,6 +292,10 @@ func trainerLifetime(set *jobset.JobSet) Lifetime {
 	lifetime.BackoffLimit = int32(min((restarts+1)*(int64(perJob)+1)-1, maxRestarts))
 	return lifetime
 }
+
+// minTrainerTTL is how long a finished JobSet stays at least. Trainer creates a JobSet again
+// that is deleted before it has seen the result.
+const minTrainerTTL = 10
 
 // maxRestarts keeps products of limits from overflowing.
 const maxRestarts = 1 << 20

@@ -168,7 +168,7 @@ func TestLifetimeOfJobSet(t *testing.T) {
 			set.Spec.TTLSecondsAfterFinished = new(int32(0))
 			set.Spec.ReplicatedJobs[0].Template.Spec.ActiveDeadlineSeconds = new(int64(70))
 			set.Spec.ReplicatedJobs[1].Template.Spec.ActiveDeadlineSeconds = new(int64(80))
-		}, Lifetime{TTLSecondsAfterFinished: new(int32(0)), ActiveDeadlineSeconds: new(int64(70))}},
+		}, Lifetime{TTLSecondsAfterFinished: new(int32(minTrainerTTL)), ActiveDeadlineSeconds: new(int64(70))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.want.CleanPodPolicy = training.CleanPodPolicyRunning

@@ -86,6 +86,9 @@ func Of(object client.Object) client.Object {
 		small := &jobset.JobSet{TypeMeta: object.TypeMeta, ObjectMeta: metadataOf(object), Status: object.Status}
 		// They say who runs it, and whether it is suspended.
 		small.OwnerReferences, small.Spec.ManagedBy, small.Spec.Suspend = object.OwnerReferences, object.Spec.ManagedBy, object.Spec.Suspend
+		if record, found := object.Annotations[training.AnnotationRecord]; found {
+			small.Annotations[training.AnnotationRecord] = record
+		}
 		return small
 	case *batchv1.Job:
 		return &batchv1.Job{TypeMeta: object.TypeMeta, ObjectMeta: metadataOf(object), Status: object.Status}
