@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -100,12 +101,15 @@ func newProcess(simulation *simulation, number int) *process {
 	for _, watched := range process.reconciler.Watches() {
 		process.informers = append(process.informers, newInformer(process, watched.Object, watched.Handler))
 	}
-	// Jobs of the other kind share the namespace's quota.
-	var other client.Object = &v2alpha1.TrainJob{}
+	// Jobs of the other kinds share the namespace's quota.
+	others := []client.Object{&v2alpha1.TrainJob{}, &jobset.JobSet{}}
 	if simulation.wish.isTrainJob() {
-		other = &v2beta1.MPIJob{}
+		// Its own informers have the JobSets.
+		others = []client.Object{&v2beta1.MPIJob{}}
 	}
-	process.informers = append(process.informers, newInformer(process, other, nil))
+	for _, other := range others {
+		process.informers = append(process.informers, newInformer(process, other, nil))
+	}
 	return process
 }
 
