@@ -24,7 +24,7 @@ var start = []string{
 	"bin/cluster image load bin/peers/trainer-static --as trireme.local/peers/trainer:dev",
 	"mkdir -p bin/peers/modules && ln -sfn $(GOFLAGS= go list -C bench/peers/trainer -m -f '{{.Dir}}' github.com/kubeflow/trainer/v2) bin/peers/modules/trainer",
 	// Files in the module's folder are outside of the kustomization's own.
-	"bin/cluster kubectl kustomize --load-restrictor=LoadRestrictionsNone test/kubeflow/install | bin/cluster kubectl apply --server-side -f -",
+	"bin/cluster kubectl kustomize --load-restrictor=LoadRestrictionsNone test/kubeflow/install/trainer | bin/cluster kubectl apply --server-side -f -",
 	"make install",
 	"bin/cluster kubectl wait --for=condition=Available deployment --all -n kubeflow-system --timeout=300s",
 	sdk + "/bin/python -c 'import kubeflow.trainer' || { python3 -m venv " + sdk + " && " + sdk + "/bin/pip install --quiet kubeflow==0.5.0 kubeflow-trainer-api==2.3.0; }",
@@ -33,6 +33,16 @@ var start = []string{
 	// One of Trainer's own, handed to Trireme, with an image that exists here.
 	`sed 's|ghcr.io/kubeflow/trainer/deepspeed-runtime|trireme.local/openmpi:5|; s|^      network:|      managedBy: training.kubeflow.org/trireme\n&|' \
 		bin/peers/modules/trainer/manifests/base/runtimes/deepspeed_distributed.yaml | bin/cluster kubectl apply -f -`,
+	// Kueue, as test/peers builds and installs it. It looks for the kinds that it may queue
+	// when it starts.
+	"CGO_ENABLED=0 GOFLAGS= GOWORK=off nice -n 15 go build -C test/peers/build/kueue -mod=readonly -buildvcs=false -ldflags '-s -w' -o ../../../../bin/peers/kueue sigs.k8s.io/kueue/cmd/kueue",
+	"ln -sfn $(GOFLAGS= GOWORK=off go list -C test/peers/build/kueue -m -f '{{.Dir}}' sigs.k8s.io/kueue) bin/peers/modules/kueue",
+	"bin/cluster image load bin/peers/kueue --as trireme.local/peers/kueue:dev",
+	"bin/cluster kubectl kustomize --load-restrictor=LoadRestrictionsNone test/kubeflow/install/kueue | bin/cluster kubectl apply --server-side -f -",
+	`bin/cluster kubectl wait -n kueue-system --for=jsonpath='{.data.tls\.crt}' secret/kueue-webhook-server-cert --timeout=180s`,
+	"bin/cluster kubectl annotate -n kueue-system pods --all trireme.local/certificate=there",
+	"bin/cluster kubectl wait --for=condition=Available deployment --all -n kueue-system --timeout=300s",
+	"for i in $(seq 60); do bin/cluster kubectl apply -f test/kubeflow/testdata/queue.yaml && exit 0; sleep 2; done; exit 1",
 }
 
 func TestMain(m *testing.M) {
