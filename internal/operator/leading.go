@@ -96,6 +96,9 @@ func (r *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLi
 		return err
 	}
 	err := meta.EachListItem(list, func(object runtime.Object) error {
+		if r.isOfOthers(object.(client.Object)) {
+			return nil
+		}
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object.(client.Object))})
 		return nil
 	})

@@ -120,7 +120,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Obj
 	if err := r.Get(ctx, key, object); err != nil {
 		return nil, err
 	}
-	if r.kind.name().Traits().IsWorkload && r.kind.isForeign(object) {
+	if r.isOfOthers(object) {
 		// Most JobSets of a cluster may be those of others: they are not read again.
 		return object, nil
 	}

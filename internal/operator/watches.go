@@ -291,10 +291,16 @@ func (r *Reconciler) jobs() handler.EventHandler {
 	return handler.Funcs{
 		GenericFunc: enqueue.Generic,
 		CreateFunc: func(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if r.isOfOthers(created.Object) {
+				return
+			}
 			r.snapshots.addJob(created.Object)
 			enqueue.Create(ctx, created, queue)
 		},
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if r.isOfOthers(changed.ObjectNew) && r.isOfOthers(changed.ObjectOld) {
+				return
+			}
 			// After a broken watch, a job that was deleted and created again looks like an update.
 			recreated := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
 			if recreated {
@@ -312,6 +318,12 @@ func (r *Reconciler) jobs() handler.EventHandler {
 			enqueue.Delete(ctx, deleted, queue)
 		},
 	}
+}
+
+// isOfOthers reports whether an object is a JobSet that is not a job: those of our own
+// TrainJobs, and those that JobSet's controller runs.
+func (r *Reconciler) isOfOthers(object client.Object) bool {
+	return r.kind.name().Traits().IsWorkload && r.kind.isForeign(object)
 }
 
 // forget drops everything about a deleted job.
