@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -62,10 +63,13 @@ func TestAddresses(t *testing.T) {
 		place.Create(job)
 		launcher, workers := place.UntilPods(job)
 		place.Assign(append(workers, launcher)...)
+		began := time.Now()
 		place.StartContainers(append(workers, launcher)...)
+		// The first address waits two seconds for the others.
+		areTogether := time.Since(began) < time.Second
 		place.untilFound(append(workers, launcher)...)
 		place.Ready(append(workers, launcher)...)
-		if slice := place.slice(); slice.Generation != 1 {
+		if slice := place.slice(); areTogether && slice.Generation != 1 {
 			t.Errorf("the addresses were written %d times", slice.Generation)
 		}
 
