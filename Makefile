@@ -175,7 +175,7 @@ bench-admission: bin/cluster ## Measure the latency of admission, with 1,000 job
 # BENCH contains flags of bench/objects, such as
 # BENCH="--groups burst --jobs 10 --repetitions 1".
 .PHONY: bench
-bench: bench-objects bench-pods ## Compare jobs with mpi-operator, Trainer, bare clients and bare pods (root, about an hour)
+bench: bench-objects bench-pods bench-reports ## Compare jobs with mpi-operator, Trainer, bare clients and bare pods, and measure what reports cost (root, about an hour)
 
 .PHONY: bench-objects
 bench-objects: bin/cluster bin/operator bin/peers/mpi-operator bin/peers/trainer ## Measure time and cost of creating the objects of jobs; BENCH contains flags
