@@ -23,7 +23,7 @@ func imageCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(imageMPICommand(o), imageBuildCommand(o), imageLoadCommand(o), imageListCommand(o))
+	command.AddCommand(imageMPICommand(o), imageBuildCommand(o), imageLoadCommand(o), imageFromHostCommand(o), imageListCommand(o))
 	return command
 }
 
@@ -106,6 +106,26 @@ func imageLoadCommand(o *options) *cobra.Command {
 		}),
 	}
 	command.Flags().StringVar(&reference, "as", "", "Name and tag of the image that is made from a binary")
+	return command
+}
+
+func imageFromHostCommand(o *options) *cobra.Command {
+	var directories []string
+	command := &cobra.Command{
+		Use:   "from-host NAME",
+		Short: "Load an image of this machine's own programs, whose directories containers see without a copy",
+		Long: `Load an image of this machine's own programs. Containers of it see directories of this
+machine, read-only, and have a copy of the files in /etc that every user may read. PATH
+and LD_LIBRARY_PATH are those of this command. Everybody who may create pods can read
+these directories.`,
+		Example: `  cluster image from-host trireme.local/host:1
+  cluster image from-host trireme.local/torch:1 --directory /usr,/opt/torch`,
+		Args: cobra.ExactArgs(1),
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
+			return c.ImageFromHost(ctx, arguments[0], directories)
+		}),
+	}
+	command.Flags().StringSliceVar(&directories, "directory", nil, "Directories of this machine (default: /usr and the folders in /opt)")
 	return command
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trireme-mpi/trireme/cluster/internal/bundle"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 	"github.com/trireme-mpi/trireme/cluster/internal/local"
 	"github.com/trireme-mpi/trireme/cluster/internal/progress"
@@ -63,7 +64,7 @@ func newCommand() *cobra.Command {
 		"Address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
-		buildCommand(o), assetsCommand(o), imageCommand(o), registryCommand(o), kubectlCommand(o), envCommand(o),
+		buildCommand(o), assetsCommand(o), bundleCommand(o), imageCommand(o), registryCommand(o), gpuCommand(o), kubectlCommand(o), envCommand(o),
 		superviseCommand(o), storageCommand(), enforceCommand(),
 	)
 	return root
@@ -73,6 +74,9 @@ func newCommand() *cobra.Command {
 func (o *options) cluster() (*local.Cluster, error) {
 	l, err := layout.New(o.name, o.findSource(), o.network)
 	if err != nil {
+		return nil, err
+	}
+	if l.Bundle, err = o.findBundle(l.Kubernetes); err != nil {
 		return nil, err
 	}
 	return &local.Cluster{Layout: l, Progress: progress.New(os.Stderr)}, nil
@@ -87,6 +91,24 @@ func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) 
 		}
 		return run(command.Context(), c, arguments)
 	}
+}
+
+// findBundle returns the unpacked bundle that this program is in, or "". With --source,
+// programs are built even then.
+func (o *options) findBundle(wanted layout.Kubernetes) (string, error) {
+	self, err := os.Executable()
+	if err != nil || o.source != "" {
+		return "", err
+	}
+	root := bundle.Find(self)
+	if root == "" {
+		return "", nil
+	}
+	record, err := bundle.Read(root)
+	if err == nil && record.Kubernetes != wanted.Release {
+		err = fmt.Errorf("bundle %s contains Kubernetes %s, not %s; set %s=%s", root, record.Kubernetes, wanted.Release, layout.KubernetesVariable, record.Kubernetes)
+	}
+	return root, err
 }
 
 // findSource looks for the checkout in the current folder and its parents, then

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trireme-mpi/trireme/cluster/internal/bundle"
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
@@ -138,6 +139,40 @@ func Registry(l layout.Layout) Module {
 	}
 }
 
+// Unpack is the program at the start of a bundle. It is built only for bundles.
+func Unpack(l layout.Layout) Module {
+	return Module{
+		Name:      "unpack",
+		Directory: filepath.Join(l.Source, "unpack"),
+		Programs:  []Program{{Name: "unpack", Package: "."}},
+	}
+}
+
+// HostFiles is the program that adds directories of the machine to containers. It is built
+// only for images that need it.
+func HostFiles(l layout.Layout) Module {
+	return Module{
+		Name:      "host-files",
+		Directory: filepath.Join(l.Source, "hostfiles"),
+		Programs:  []Program{{Name: "runc-with-host-files", Package: "."}},
+	}
+}
+
+// NVIDIA is built only for machines with GPUs, and needs a C compiler: NVIDIA's library of
+// the driver is loaded at run time, by C.
+func NVIDIA(l layout.Layout) Module {
+	return Module{
+		Name:      nvidia,
+		Directory: filepath.Join(l.Source, "components", nvidia),
+		Programs: []Program{
+			{Name: "nvidia-device-plugin", Package: "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin"},
+			{Name: "nvidia-cdi-hook", Package: "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook"},
+		},
+	}
+}
+
+const nvidia = "nvidia"
+
 // Named finds one of the modules.
 func Named(l layout.Layout, name string) Module {
 	for _, module := range Modules(l) {
@@ -150,11 +185,24 @@ func Named(l layout.Layout, name string) Module {
 
 // Output is the directory that holds, or will hold, the module's programs.
 func Output(ctx context.Context, l layout.Layout, m Module) (string, error) {
+	if l.Bundle != "" {
+		return bundled(l.Bundle, m)
+	}
 	hash, err := m.hash(ctx)
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", m.Name, err)
 	}
 	return filepath.Join(l.Cache, m.Name, hash), nil
+}
+
+// bundled is the directory of a module's programs in an unpacked bundle. It keeps the
+// name that it has in the cache: the hash of its sources.
+func bundled(root string, m Module) (string, error) {
+	entries, err := os.ReadDir(filepath.Join(root, bundle.Programs, m.Name))
+	if err != nil || len(entries) != 1 {
+		return "", errors.Join(fmt.Errorf("bundle %s does not contain %s; unpack it again, or make one that does", root, m.Name), err)
+	}
+	return filepath.Join(root, bundle.Programs, m.Name, entries[0].Name()), nil
 }
 
 // buildFlags are those of every program.
@@ -284,6 +332,11 @@ func (m Module) compile(ctx context.Context, p Program, directory string, log io
 	arguments := append(slices.Clone(buildFlags),
 		"-tags", p.Tags, "-ldflags", "-s -w "+p.LDFlags, "-o", filepath.Join(directory, p.Name), p.Package)
 	command := goCommand(ctx, m.Directory, append([]string{"build"}, arguments...)...)
+	if m.Name == nvidia {
+		// Not a field: the hash of every module would change. Symbols of the driver's
+		// library are found when they are first called.
+		command.Env = append(command.Env, "CGO_ENABLED=1", "CGO_LDFLAGS=-Wl,-z,lazy -Wl,--unresolved-symbols=ignore-in-object-files")
+	}
 	var output bytes.Buffer
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout

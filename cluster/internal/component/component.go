@@ -55,6 +55,7 @@ type Programs struct {
 	Pause      string // directory of the pause program
 	CNI        string // directory of Debian's CNI plugins
 	Runc       string
+	Host       string // directory of nft in a bundle; empty: that of the machine is used
 	Tool       string // this program, which is also the storage provisioner
 }
 
@@ -74,6 +75,7 @@ func All(l layout.Layout, p Programs) []Component {
 		kwok(l, p),
 		registry(l, Registry, l.Network.Registry()),
 		registry(l, PrivateRegistry, l.Network.PrivateRegistry()),
+		gpuPlugin(l),
 	}
 	if l.NetworkPolicies {
 		all = append(all, networkPolicies(l, p))
@@ -354,6 +356,26 @@ func registry(l layout.Layout, name, address string) Component {
 	}
 }
 
+// GPUPlugin is the name of NVIDIA's device plugin, an optional component. `gpu up` writes
+// its configuration.
+const GPUPlugin = "nvidia-device-plugin"
+
+func gpuPlugin(l layout.Layout) Component {
+	return Component{
+		Name:     GPUPlugin,
+		Optional: true,
+		Path:     l.GPUPlugin(),
+		After:    []string{"kubelet"},
+		// It is a process of the machine: the driver is not in a directory of its own.
+		Args: []string{
+			"--config-file=" + l.GPUConfig(),
+			"--container-driver-root=/",
+			"--nvidia-cdi-hook-path=" + l.GPUHook(),
+		},
+		Ready: Probe{URL: "unix:///var/lib/kubelet/device-plugins/nvidia-gpu.sock"},
+	}
+}
+
 func crt(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".crt") }
 func key(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".key") }
 
@@ -363,5 +385,8 @@ func configFile(l layout.Layout, name string) string { return filepath.Join(l.Co
 // proxy setting would redirect cluster traffic), and a PATH with containerd's shim.
 func Environment(p Programs) []string {
 	path := []string{p.Containerd, p.Kubernetes, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+	if p.Host != "" {
+		path = append([]string{p.Host}, path...)
+	}
 	return []string{"PATH=" + strings.Join(path, ":"), "HOME=/nonexistent"}
 }

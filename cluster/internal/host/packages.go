@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,14 +23,28 @@ import (
 type Program struct {
 	Package    string
 	Candidates []string
+	// Bundled is the path in the folder of a bundle with programs of the machine.
+	Bundled string
 }
 
 // Programs that the cluster runs on.
 var (
-	Runc     = Program{"runc", []string{"runc", "/usr/sbin/runc"}}
-	CNI      = Program{"containernetworking-plugins", []string{"/usr/lib/cni/bridge", "/opt/cni/bin/bridge"}}
-	Nftables = Program{"nftables", []string{"nft", "/usr/sbin/nft"}}
+	Runc     = Program{"runc", []string{"runc", "/usr/sbin/runc"}, "runc"}
+	CNI      = Program{"containernetworking-plugins", []string{"/usr/lib/cni/bridge", "/opt/cni/bin/bridge"}, "cni/bridge"}
+	Nftables = Program{"nftables", []string{"nft", "/usr/sbin/nft"}, "nft"}
+	// CCompiler builds the one program that calls C.
+	CCompiler = Program{"build-essential", []string{"gcc"}, ""}
+	// Zstd compresses bundles; it is not needed to unpack one.
+	Zstd = Program{"zstd", []string{"zstd"}, ""}
 )
+
+// In prefers the program of an unpacked bundle to that of the machine.
+func (p Program) In(directory string) Program {
+	if directory != "" {
+		p.Candidates = append([]string{filepath.Join(directory, p.Bundled)}, p.Candidates...)
+	}
+	return p
+}
 
 // Install installs the packages of missing programs and changes nothing else: apt may
 // not remove a package.
@@ -41,6 +56,20 @@ func Install(ctx context.Context, log io.Writer, programs ...Program) error {
 		}
 	}
 	return InstallPackages(ctx, log, missing...)
+}
+
+// Try runs a program with arguments that only print something. It fails if the machine
+// lacks what the program needs, such as a library.
+func Try(ctx context.Context, program Program, arguments ...string) error {
+	path, found := Find(program.Candidates...)
+	if !found {
+		return fmt.Errorf("none of %s exists", strings.Join(program.Candidates, ", "))
+	}
+	if output, err := exec.CommandContext(ctx, path, arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s does not run on this machine: %w; install the package %s of this machine's distribution, and delete that file\n%s",
+			path, err, program.Package, Tail(string(output), 5))
+	}
+	return nil
 }
 
 // InstallPackages installs Debian packages that are known to be missing.

@@ -64,8 +64,11 @@ const PauseImage = "trireme.local/pause:1"
 type Layout struct {
 	// Name is also that of the network namespace, the control group, the node
 	// and the context in the kubeconfig.
-	Name    string
-	Source  string // the cluster/ folder of the checkout
+	Name   string
+	Source string // the cluster/ folder of the checkout
+	// Bundle is the unpacked bundle that contains all programs; empty in a checkout,
+	// where they are built.
+	Bundle  string
 	Cache   string
 	Data    string
 	Run     string
@@ -148,6 +151,13 @@ func (l Layout) AdminKubeconfig() string { return filepath.Join(l.Data, "admin.k
 func (l Layout) Hidden() string          { return filepath.Join(l.Data, "hidden") }
 func (l Layout) Registry() string        { return filepath.Join(l.Data, "registry") }
 func (l Layout) RegistryProgram() string { return filepath.Join(l.Data, "bin", "registry") }
+func (l Layout) GPUPlugin() string       { return filepath.Join(l.Data, "bin", "nvidia-device-plugin") }
+func (l Layout) GPUConfig() string       { return filepath.Join(l.Data, "nvidia-device-plugin.yaml") }
+func (l Layout) GPUHook() string         { return filepath.Join(l.Data, "bin", "nvidia-cdi-hook") }
+func (l Layout) HostFilesRuntime() string {
+	return filepath.Join(l.Data, "bin", "runc-with-host-files")
+}
+func (l Layout) HostFiles() string       { return filepath.Join(l.ImageStore(), "host-files.json") }
 func (l Layout) Pids() string            { return filepath.Join(l.Run, "pids") }
 func (l Layout) ContainerdState() string { return filepath.Join(l.Run, "containerd") }
 func (l Layout) ContainerdSocket() string {
@@ -172,8 +182,8 @@ func (l Layout) Log(component string) string {
 	return filepath.Join(l.Logs(), component+".log")
 }
 
-// HostPaths are directories with fixed names that kubelet, containerd and the CNI
-// library use. In the cluster's mount namespace, each is one of our directories, so
+// HostPaths are directories with fixed names that kubelet, containerd, the CNI library
+// and the device plugin use. In the cluster's mount namespace, each is one of our directories, so
 // that another kubelet or containerd on this machine is not affected (kubelet deletes
 // every socket in device-plugins when it starts).
 func (l Layout) HostPaths() map[string]string {
@@ -182,6 +192,7 @@ func (l Layout) HostPaths() map[string]string {
 		"/var/log/containers": filepath.Join(l.Hidden(), "container-logs"),
 		"/var/lib/cni":        filepath.Join(l.Run, "cni"),
 		"/run/containerd":     filepath.Join(l.Run, "shims"),
+		"/run/cdi":            filepath.Join(l.Run, "cdi"),
 	}
 }
 

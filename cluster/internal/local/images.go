@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/trireme-mpi/trireme/cluster/image"
+	"github.com/trireme-mpi/trireme/cluster/internal/bundle"
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
@@ -35,8 +36,16 @@ func (c *Cluster) buildLog(name string) io.Writer {
 	return file
 }
 
-// BuildImage builds an MPI image if it is not in the cache.
+// BuildImage builds an MPI image if it is not in the cache. A bundle contains those that
+// it was made with.
 func (c *Cluster) BuildImage(ctx context.Context, definition image.Definition) (string, error) {
+	if c.Layout.Bundle != "" {
+		archive := filepath.Join(c.Layout.Bundle, bundle.Images, definition.Name+".tar")
+		if _, err := os.Stat(archive); err != nil {
+			return "", fmt.Errorf("the bundle does not contain image %s; make one with --images %s", definition.Ref, definition.Name)
+		}
+		return archive, nil
+	}
 	for _, tool := range definition.HostTools() {
 		if exec.CommandContext(ctx, tool.Probe[0], tool.Probe[1:]...).Run() == nil {
 			continue

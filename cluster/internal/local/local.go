@@ -184,13 +184,18 @@ func readPrograms(file string) (programs component.Programs, err error) {
 // programs finds all programs of the components, and copies this program to the data
 // directory, so that the cluster does not depend on the checkout.
 func (c *Cluster) programs(directories map[string]string) (component.Programs, error) {
-	runc, found := host.Find(host.Runc.Candidates...)
+	folder := c.bundledHost()
+	runc, found := host.Find(host.Runc.In(folder).Candidates...)
 	if !found {
 		return component.Programs{}, errors.New("runc is not on PATH, although its package is installed")
 	}
-	bridge, found := host.Find(host.CNI.Candidates...)
+	bridge, found := host.Find(host.CNI.In(folder).Candidates...)
 	if !found {
 		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing, although its package is installed")
+	}
+	runtime, err := c.runtime(runc)
+	if err != nil {
+		return component.Programs{}, fmt.Errorf("images of the machine's programs: %w", err)
 	}
 	tool := filepath.Join(c.Layout.Data, "bin", "cluster")
 	if err := copySelf(tool); err != nil {
@@ -202,7 +207,8 @@ func (c *Cluster) programs(directories map[string]string) (component.Programs, e
 		Containerd: directories["containerd"],
 		Pause:      directories["pause"],
 		CNI:        filepath.Dir(bridge),
-		Runc:       runc,
+		Runc:       runtime,
+		Host:       folder,
 		Tool:       tool,
 	}, nil
 }

@@ -107,13 +107,28 @@ func (c *Cluster) runsOtherBuild(ctx context.Context) bool {
 
 // prepare installs packages and builds programs. It does not affect running processes.
 func (c *Cluster) prepare(ctx context.Context) (directories map[string]string, err error) {
-	err = c.Progress.Step("Debian packages", func() error {
-		return host.Install(ctx, c.packageLog(), host.Runc, host.CNI, host.Nftables)
-	})
+	step := "Debian packages"
+	if c.Layout.Bundle != "" {
+		step = "programs of the bundle"
+	}
+	err = c.Progress.Step(step, func() error { return c.installPrograms(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	return c.Build(ctx)
+}
+
+// installPrograms installs the programs of the machine that are missing, and verifies
+// that those of a bundle run here.
+func (c *Cluster) installPrograms(ctx context.Context) error {
+	folder := c.bundledHost()
+	if err := host.Install(ctx, c.packageLog(), host.Runc.In(folder), host.CNI.In(folder), host.Nftables.In(folder)); err != nil {
+		return err
+	}
+	if folder == "" {
+		return nil
+	}
+	return errors.Join(host.Try(ctx, host.Runc.In(folder), "--version"), host.Try(ctx, host.Nftables.In(folder), "--version"))
 }
 
 // start prepares the machine and starts the supervisor.
