@@ -53,6 +53,19 @@ var reportedFailures = []failureRow{
 		reason: training.FailureTraining, subject: theLauncher, cause: "rank 2 exited with code 1: RuntimeError: no data", advice: launcherLog,
 	},
 	{
+		name: "a GPU is out of memory",
+		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 2 exited with code 1", Rank: new(2), RankExitCode: new(1), ExitCode: 1,
+			Error: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 GiB."}, 1, judged),
+		reason: training.FailureTraining, subject: "Rank 2 on worker 1 (pod {worker 1} on node node-1) exited with code 1",
+		cause: "CUDA out of memory. Tried to allocate 16.00 GiB. The GPU is out of memory: reduce the batch size", advice: launcherLog,
+	},
+	{
+		name: "a container without a driver, on a host that is not known",
+		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 2 exited with code 1: RuntimeError: Found no NVIDIA driver on your system.", Rank: new(2),
+			ExitCode: 1, LastLines: []string{"RuntimeError: Found no NVIDIA driver on your system."}}, noWorker, judged),
+		reason: training.FailureTraining, subject: theLauncher, cause: "The container has no NVIDIA driver: request nvidia.com/gpu for the workers", advice: launcherLog,
+	},
+	{
 		name:   "a message speaks of signal 9, and no rank was killed",
 		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 2 exited with code 1: signal 9 is lost", Rank: new(2), RankExitCode: new(1), ExitCode: 1}, 1, judged),
 		reason: training.FailureTraining, subject: "Rank 2 on worker 1", cause: "signal 9 is lost", advice: launcherLog,

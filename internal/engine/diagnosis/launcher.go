@@ -5,6 +5,7 @@ package diagnosis
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -161,6 +162,9 @@ func (v *view) reported(report *protocol.Report, at time.Time) (training.Failure
 	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
 		advice = describeAdvice(pod)
 	}
+	if reason == training.FailureTraining {
+		advice = gpuAdvice(mpi.GPUFaultOf(slices.Concat(report.LastLines, []string{report.Error})...)) + advice
+	}
 	subject := v.podTitle(pod)
 	named := report.Rank != nil && (pod != v.launcher || v.isLauncherHost(report.Host))
 	if named {
@@ -197,6 +201,24 @@ func int32Of(number *int) *int32 {
 }
 
 func wasKilled(report *protocol.Report) bool { return report.Signal == int(syscall.SIGKILL) }
+
+// gpuAdvice is what a GPU's fault means and what to do, followed by a space; empty without
+// a fault.
+func gpuAdvice(fault mpi.GPUFault) string {
+	switch fault {
+	case mpi.GPUOutOfMemory:
+		return "The GPU is out of memory: reduce the batch size or the model, or use GPUs with more memory. "
+	case mpi.GPUDriverMissing:
+		return "The container has no NVIDIA driver: request nvidia.com/gpu for the workers; if they have it, the node's container runtime does not add the driver's libraries (CDI). "
+	case mpi.GPUDriverMismatch:
+		return "The image's CUDA and the node's driver do not fit: use an image for the CUDA version that nvidia-smi shows on the node, or update the driver. "
+	case mpi.GPUNotSupported:
+		return "The program was not compiled for this type of GPU: use a build of the framework for it, or nodes with another type. "
+	case mpi.GPUNotVisible:
+		return "The program sees no GPU: request nvidia.com/gpu for the workers, and do not set CUDA_VISIBLE_DEVICES. "
+	}
+	return ""
+}
 
 // killedAdvice is the advice for a process that was killed while its pod kept running.
 func killedAdvice(pod *corev1.Pod) string {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mpi
+
+import "testing"
+
+// The texts are those of CUDA and of frameworks, as their users report them.
+func TestGPUFaults(t *testing.T) {
+	tests := map[string]struct {
+		line string
+		want GPUFault
+	}{
+		"PyTorch, memory": {
+			"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 11.29 GiB is free.", GPUOutOfMemory},
+		"the runtime, memory":       {"RuntimeError: CUDA error: out of memory", GPUOutOfMemory},
+		"JAX, memory":               {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 68719476736 bytes.", GPUOutOfMemory},
+		"memory of the machine":     {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 745. GiB for an array", ""},
+		"PyTorch, no driver":        {"RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver", GPUDriverMissing},
+		"no library":                {"OSError: libcuda.so.1: cannot open shared object file: No such file or directory", GPUDriverMissing},
+		"TensorFlow, no driver":     {"I external/local_xla/xla/tsl/cuda/cudart_stub.cc:32] Could not find cuda drivers on your machine, GPU will not be used.", GPUDriverMissing},
+		"another library":           {"OSError: libmkl.so.1: cannot open shared object file: No such file or directory", ""},
+		"PyTorch, old driver":       {"RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver", GPUDriverMismatch},
+		"the runtime, old driver":   {"CUDA error: CUDA driver version is insufficient for CUDA runtime version", GPUDriverMismatch},
+		"library and kernel module": {"Failed to initialize NVML: Driver/library version mismatch", GPUDriverMismatch},
+		"combination":               {"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination", GPUDriverMismatch},
+		"compiled for others":       {"RuntimeError: CUDA error: no kernel image is available for execution on the device", GPUNotSupported},
+		"PyTorch, no GPU":           {"RuntimeError: No CUDA GPUs are available", GPUNotVisible},
+		"an index too large":        {"RuntimeError: CUDA error: invalid device ordinal", GPUNotVisible},
+		"an ordinary error":         {"ValueError: loss is nan", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := GPUFaultOf("File \"train.py\", line 1", test.line); got != test.want {
+				t.Errorf("%q is %q, want %q", test.line, got, test.want)
+			}
+		})
+	}
+}
