@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, arguments):
         self.tool, self.odh = arguments.tool, arguments.odh
         self.image, self.python, self.repetitions = arguments.image, arguments.python, arguments.repetitions
-        self.programs, self.many = pathlib.Path(arguments.programs), arguments.many
+        self.programs, self.many, self.rounds = pathlib.Path(arguments.programs), arguments.many, arguments.rounds
         self.output = pathlib.Path(arguments.output)
         self.deadline = time.time() + arguments.seconds
         self.results = {"conditions": conditions(), "measurements": [], "notes": []}
@@ -121,14 +121,14 @@ def job_of(name, image, launcher, workers, slots, cpu, memory, gpus=0):
     """An MPIJob; it needs nothing that a namespace with restricted PodSecurity forbids."""
     mounts = {"volumeMounts": [{"name": "bench", "mountPath": "/bench", "readOnly": True}]}
     volumes = {"volumes": [{"name": "bench", "configMap": {"name": "bench"}}]}
-    environment = [{"name": "OMP_NUM_THREADS", "value": "1"}]
+    environment = [{"name": name, "value": "1"} for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]
     resources = {"requests": {"cpu": str(cpu), "memory": memory}, "limits": {"memory": memory}}
     if gpus:
         resources["limits"]["nvidia.com/gpu"] = str(gpus)
     return {
         "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": name},
         "spec": {
-            "slotsPerWorker": slots,
+            "slotsPerWorker": slots, "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running"},
             "mpiReplicaSpecs": {
                 "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{
                     "name": "launcher", "image": image, "imagePullPolicy": "Never", "command": launcher, "env": environment,
@@ -161,7 +161,7 @@ def by_hand(command, timeout=180, **environment):
     """Run a program on the machine itself: its results, when it was started, and when it ended."""
     # Settings of this machine that an image does not have.
     env = {k: v for k, v in os.environ.items() if not k.startswith("OMPI_MCA_btl")}
-    env |= {"OMP_NUM_THREADS": "1", **environment}
+    env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
     started = time.time()
     done = subprocess.run(command, text=True, capture_output=True, timeout=timeout, env=env, cwd="/tmp")
     finished = time.time()
@@ -226,12 +226,18 @@ def devices(bench):
 def failures(bench):
     """What is reported of programs that fail on a GPU."""
     train = "python3 /bench/train_gpu.py"
+    one = [*MPIRUN, "-np", "1"]
     cases = {
-        "memory": job_of("memory", bench.image, [*MPIRUN, "-np", "1", "python3", "/bench/memory.py"], 1, 1, 1, "32Gi", gpus=1),
-        "no-gpu": job_of("no-gpu", bench.image, [*MPIRUN, "-np", "1", "sh", "-c", train], 1, 1, 1, "16Gi"),
-        "no-library": job_of("no-library", bench.image, [*MPIRUN, "-np", "1", "python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.7')"], 1, 1, 1, "4Gi"),
-        "hidden": job_of("hidden", bench.image, [*MPIRUN, "-np", "1", "sh", "-c", "CUDA_VISIBLE_DEVICES=7 " + train], 1, 1, 1, "16Gi", gpus=1),
+        "memory": job_of("memory", bench.image, [*one, "python3", "/bench/memory.py"], 1, 1, 1, "32Gi", gpus=1),
+        "no-gpu": job_of("no-gpu", bench.image, [*one, "sh", "-c", train], 1, 1, 1, "16Gi"),
+        "no-driver": job_of("no-driver", bench.image.replace("host:", "no-driver:"), [*one, "sh", "-c", train], 1, 1, 1, "16Gi"),
     }
+    # Each holds the GPU, so they run one after the other.
+    later = {
+        "other-driver": job_of("other-driver", bench.image, [*one, "sh", "-c", "LD_LIBRARY_PATH=/usr/local/cuda/compat " + train], 1, 1, 1, "16Gi", gpus=1),
+        "hidden": job_of("hidden", bench.image, [*one, "sh", "-c", "CUDA_VISIBLE_DEVICES=7 " + train], 1, 1, 1, "16Gi", gpus=1),
+    }
+    cases |= later
     for manifest in cases.values():
         bench.create(manifest)
     for name, manifest in cases.items():
@@ -245,7 +251,7 @@ def failures(bench):
 def record_all(bench, group, contestant, results):
     for result in results:
         if "stepsPerSecond" in result:
-            bench.add("train", contestant, ranks=result["ranks"], stepsPerSecond=result["stepsPerSecond"], shareOfMPI=result["shareOfMPI"])
+            bench.add(result.get("what", "train"), contestant, ranks=result["ranks"], stepsPerSecond=result["stepsPerSecond"], shareOfMPI=result["shareOfMPI"])
         else:
             bench.add(result["what"], contestant, ranks=result["ranks"], seconds=result["seconds"])
     if not results:
@@ -287,31 +293,74 @@ VARIANTS = {
     "pods, UCX": (("pml", "ucx"), ("osc", "ucx")),
 }
 
+# A launcher that runs the commands that it is given, one after the other.
+LOOP = "echo READY; while :; do until [ -e /tmp/go ]; do sleep 0.05; done; mv /tmp/go /tmp/now; [ -s /tmp/now ] || exit 0; sh /tmp/now; echo DONE; done"
 
-def variants(bench):
-    """Ways to make messages between pods faster: eight ranks in 8, 4, 2 and 1 pods, and settings of Open MPI."""
-    lines = []
-    for name, mca in VARIANTS.items():
-        for _ in range(bench.repetitions):
-            lines += [f"echo VARIANT {name}", inside(8, "messages.py", mca=mca), inside(8, "train_cpu.py", "1.5", mca=mca)]
-    manifest = job_of("variants", bench.image, ["sh", "-c", "; ".join(lines)], 8, 1, 1, "4Gi")
-    bench.create(manifest)
-    bench.wait(manifest, 240)
-    name = ""
-    log = bench.log(manifest)
-    for line in log.splitlines():
-        if "VARIANT " in line:
-            name = line[line.index("VARIANT ") + 8:].strip()
-        elif "RESULT " in line:
-            record_all(bench, "variants", name, results_in(line))
-    if "pods, UCX" not in {entry["contestant"] for entry in bench.results["measurements"]}:
-        bench.note("UCX", log[-2000:])
-    bench.delete(manifest)
-    for workers in (1, 2, 4):
-        lines = [inside(8, "train_cpu.py", "2")] * bench.repetitions
-        shape = job_of(f"shape-{workers}", bench.image, ["sh", "-c", "; ".join(lines)], workers, 8 // workers, 8 // workers, "16Gi")
-        if bench.has(45):
-            record_all(bench, "variants", f"{workers} pods of {8 // workers} slots", bench.run(shape, 90)[0])
+
+class Ranks:
+    """A job whose pods stay, so that its runs can alternate with those of others."""
+
+    def __init__(self, bench, name, workers, slots, cpu):
+        self.bench, self.job = bench, job_of(name, bench.image, ["sh", "-c", LOOP], workers, slots, cpu, "8Gi")
+        self.pod = f"{name}-launcher-r0"
+        bench.create(self.job)
+        bench.kubectl("wait", f"pod/{self.pod}", "--for=create", "--timeout=30s")
+        bench.kubectl("wait", f"pod/{self.pod}", "--for=condition=Ready", "--timeout=60s")
+        self.log = subprocess.Popen([bench.tool, "kubectl", "logs", "--follow", "--namespace", NAMESPACE, self.pod, "--container", "launcher"],
+                                    text=True, stdout=subprocess.PIPE)
+        self.until("READY")
+
+    def until(self, mark):
+        lines = []
+        for line in self.log.stdout:
+            lines.append(line)
+            if mark in line:
+                break
+        return "".join(lines)
+
+    def tell(self, command):
+        self.bench.kubectl("exec", "--stdin", self.pod, "--container", "launcher", "--", "sh", "-c", "cat >/tmp/next && mv /tmp/next /tmp/go", text=command)
+
+    def run(self, ranks, program, *arguments, mca=()):
+        self.tell(inside(ranks, program, *arguments, mca=mca))
+        return self.until("DONE")
+
+    def end(self):
+        self.tell("")
+        self.log.wait(timeout=60)
+        self.bench.delete(self.job)
+
+
+def alternate(bench):
+    """Eight ranks in eight pods, in one pod, and by hand: runs of a few seconds that alternate, because other users of the host disturb all alike."""
+    seconds = "2"
+    pods, slots = Ranks(bench, "pods", 8, 1, "500m"), Ranks(bench, "slots", 1, 8, 4)
+    for _ in range(bench.rounds):
+        if not bench.has(40):
+            break
+        record_all(bench, "alternate", "8 pods of 1 slot", results_in(pods.run(8, "compare.py", seconds)))
+        record_all(bench, "alternate", "bare, TCP", by_hand(bare(bench, 8, "compare.py", seconds, mca=TCP))[0])
+        record_all(bench, "alternate", "1 pod of 8 slots", results_in(slots.run(8, "compare.py", seconds)))
+        record_all(bench, "alternate", "bare, shared memory", by_hand(bare(bench, 8, "compare.py", seconds))[0])
+        record_all(bench, "alternate", "pods", results_in(pods.run(1, "compare.py", seconds)))
+        record_all(bench, "alternate", "bare", by_hand(bare(bench, 1, "compare.py", seconds))[0])
+    for _ in range(bench.repetitions):
+        if not bench.has(45):
+            break
+        record_all(bench, "messages", "bare, shared memory", by_hand(bare(bench, 2, "messages.py"))[0])
+        record_all(bench, "messages", "1 pod of 8 slots", results_in(slots.run(2, "messages.py")))
+        record_all(bench, "messages", "bare, TCP", by_hand(bare(bench, 2, "messages.py", mca=TCP))[0])
+        record_all(bench, "messages", "pods", results_in(pods.run(2, "messages.py")))
+    for _ in range(bench.repetitions):
+        for name, mca in VARIANTS.items():
+            if not bench.has(25):
+                break
+            output = pods.run(8, "messages.py", mca=mca)
+            record_all(bench, "variants", name, results_in(output))
+            if not results_in(output):
+                bench.note(name, output[-1500:])
+    slots.end()
+    pods.end()
 
 
 def barrier(bench):
@@ -326,7 +375,7 @@ def barrier(bench):
             bench.add("barrier", f"{bench.many} workers", submitToBarrier=result["barrierAt"] - submitted, total=finished - submitted)
 
 
-PARTS = {"gpu": gpu, "devices": devices, "failures": failures, "cpu": cpu, "variants": variants, "barrier": barrier}
+PARTS = {"gpu": gpu, "devices": devices, "failures": failures, "cpu": cpu, "alternate": alternate, "barrier": barrier}
 
 
 def summary(bench):
@@ -357,6 +406,7 @@ def main():
     parser.add_argument("--programs", required=True, help="folder of the programs and the text")
     parser.add_argument("--many", type=int, default=64, help="workers of the part barrier")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the part alternate")
     parser.add_argument("--seconds", type=int, default=480, help="time after which no measurement starts")
     parser.add_argument("--output", required=True)
     parser.add_argument("parts", nargs="+", choices=list(PARTS))

@@ -120,7 +120,37 @@ func withMounts(content []byte, images map[string][]string) ([]byte, error) {
 		return nil, err
 	}
 	config["mounts"] = all
+	if err := dropDriverHooks(config); err != nil {
+		return nil, err
+	}
 	return json.Marshal(config)
+}
+
+// driverHook is NVIDIA's program that links the driver's libraries into a container. In
+// the directories of the machine they are in place, and nothing can be written there.
+const driverHook = "nvidia-cdi-hook"
+
+// dropDriverHooks removes the hooks of a GPU, and keeps all others.
+func dropDriverHooks(config map[string]json.RawMessage) error {
+	raw, found := config["hooks"]
+	if !found {
+		return nil
+	}
+	var hooks map[string][]json.RawMessage
+	if err := json.Unmarshal(raw, &hooks); err != nil {
+		return err
+	}
+	for stage, all := range hooks {
+		hooks[stage] = slices.DeleteFunc(all, func(raw json.RawMessage) bool {
+			var hook struct {
+				Path string `json:"path"`
+			}
+			return json.Unmarshal(raw, &hook) == nil && filepath.Base(hook.Path) == driverHook
+		})
+	}
+	changed, err := json.Marshal(hooks)
+	config["hooks"] = changed
+	return err
 }
 
 // mount is one of the runtime specification.

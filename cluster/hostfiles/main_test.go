@@ -61,6 +61,15 @@ func TestOnlyContainersOfTheImageGetMounts(t *testing.T) {
 	}
 }
 
+func TestHooksOfTheDriverAreDropped(t *testing.T) {
+	const config = `{"annotations":{"io.kubernetes.cri.image-name":"host:1"},"hooks":{"createContainer":[` +
+		`{"path":"/data/bin/nvidia-cdi-hook","args":["nvidia-cdi-hook","create-symlinks"]},{"path":"/bin/other","args":["other"]}]}}`
+	changed, err := withMounts([]byte(config), map[string][]string{"host:1": {"/usr"}})
+	if err != nil || strings.Contains(string(changed), "create-symlinks") || !strings.Contains(string(changed), `{"path":"/bin/other","args":["other"]}`) {
+		t.Errorf("the configuration is %s (%v)", changed, err)
+	}
+}
+
 // As containerd's shim calls it: by the absolute path of a link.
 func TestItRunsRunc(t *testing.T) {
 	data := t.TempDir()
