@@ -85,7 +85,7 @@ type Check struct {
 // ofStoredJobs are the checks of jobs in the cluster, the most frequent causes first.
 var ofStoredJobs = []Check{
 	{checkStatus, status}, {"Pods", pods}, {"Gates", gates}, {"Image", image}, {checkQuota, quotas}, {checkNodes, nodesThatFit}, {checkNetwork, network},
-	{checkDNS, names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
+	{checkDNS, names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio}, {"Shared memory", sharedMemory},
 	{"Operator", operator}, {"Events", events},
 }
 
