@@ -2,7 +2,11 @@
 
 package mpi
 
-import "testing"
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 // The texts are those of CUDA and of frameworks, as their users report them.
 func TestGPUFaults(t *testing.T) {
@@ -32,6 +36,29 @@ func TestGPUFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := GPUFaultOf("File \"train.py\", line 1", test.line); got != test.want {
 				t.Errorf("%q is %q, want %q", test.line, got, test.want)
+			}
+		})
+	}
+}
+
+// The transcripts are of a small GPT in PyTorch 2.11 with CUDA 13.0 on one NVIDIA H200,
+// as jobs of one worker on the local cluster; see bench/gpu.
+func TestGPUTranscripts(t *testing.T) {
+	want := map[string]GPUFault{
+		"no-gpu":     GPUNotVisible, // the job requests no GPU, and its image has the driver's libraries
+		"no-library": GPUDriverMissing,
+	}
+	files, err := filepath.Glob("testdata/gpu/*.txt")
+	if err != nil || len(files) != len(want) {
+		t.Errorf("%d transcripts and %d expected faults (%v)", len(files), len(want), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			stderr, stdout := streams(t, file)
+			output := LastOutput(stderr, stdout, -1)
+			if got := GPUFaultOf(append(output.Lines, output.Error)...); got != want[name] {
+				t.Errorf("fault %q, want %q; the error is %q", got, want[name], output.Error)
 			}
 		})
 	}
