@@ -45,8 +45,12 @@ func TestGPUFaults(t *testing.T) {
 // as jobs of one worker on the local cluster; see bench/gpu.
 func TestGPUTranscripts(t *testing.T) {
 	want := map[string]GPUFault{
-		"no-gpu":     GPUNotVisible, // the job requests no GPU, and its image has the driver's libraries
-		"no-library": GPUDriverMissing,
+		"memory":       GPUOutOfMemory,
+		"no-driver":    GPUDriverMissing, // the image has no libraries of the driver
+		"no-library":   GPUDriverMissing,
+		"other-driver": GPUDriverMismatch, // the image has libcuda of another release
+		"no-gpu":       GPUNotVisible,     // the job requests no GPU, and its image has the driver's libraries
+		"hidden":       GPUNotVisible,     // CUDA_VISIBLE_DEVICES names a GPU that does not exist
 	}
 	files, err := filepath.Glob("testdata/gpu/*.txt")
 	if err != nil || len(files) != len(want) {
