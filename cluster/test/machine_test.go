@@ -35,7 +35,7 @@ func machine(t *testing.T) map[string][]string {
 	found["namespaces"] = names("/run/netns/*")
 	found["rules"] = append(ruleset(t), legacyTables()...)
 	found["sockets"] = ours(fields(lines(t, "/proc/net/unix"), 7))
-	found["directories"] = names("/run/containerd*", "/var/lib/kubelet*", "/var/lib/cni*", "/var/log/containers*", "/run/trireme-test*", "/run/trireme-err*", "/run/trireme-other*")
+	found["directories"] = names("/run/containerd*", "/var/lib/kubelet*", "/var/lib/cni*", "/var/log/containers*", "/run/cdi*", "/run/trireme-test*", "/run/trireme-err*", "/run/trireme-other*")
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && len(ours([]string{path})) > 0 {
 			found["control groups"] = append(found["control groups"], path)
@@ -44,7 +44,7 @@ func machine(t *testing.T) map[string][]string {
 	})
 	found["processes"] = processes()
 	for _, setting := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/neigh/default/gc_thresh3"} {
 		found["kernel settings"] = append(found["kernel settings"], setting+"="+strings.Join(lines(t, "/proc/sys/"+setting), ""))
 	}
 	for _, list := range found {

@@ -159,6 +159,9 @@ func (c *Cluster) start(ctx context.Context, directories map[string]string) erro
 		if err := host.Remember(ctx, c.Layout.MachineRecord(), c.Layout.Name, mountpoints(c.Layout)); err != nil {
 			return err
 		}
+		if err := host.RaiseNeighborLimits(); err != nil {
+			return err
+		}
 		if err := host.CreateCgroup(c.Layout.Name); err != nil {
 			return err
 		}
