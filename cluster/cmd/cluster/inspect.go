@@ -22,7 +22,7 @@ import (
 )
 
 func logsCommand(o *options) *cobra.Command {
-	names := append(component.Names(), component.NetworkPolicies, "supervisor")
+	names := append(component.Names(), component.NetworkPolicies, component.GPUPlugin, "supervisor")
 	var follow bool
 	command := &cobra.Command{
 		Use:       "logs COMPONENT",

@@ -83,8 +83,8 @@ func All(l layout.Layout, p Programs) []Component {
 	return all
 }
 
-// Names lists the names of the components that every cluster has; it does not need a
-// built cluster.
+// Names lists the names of the components that every cluster can have, which excludes the
+// plugin for GPUs; it does not need a built cluster.
 func Names() []string {
 	network, err := layout.ParseNetwork(layout.DefaultNetwork)
 	if err != nil {
@@ -92,7 +92,9 @@ func Names() []string {
 	}
 	var names []string
 	for _, c := range All(layout.Layout{Network: network}, Programs{}) {
-		names = append(names, c.Name)
+		if c.Name != GPUPlugin {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }

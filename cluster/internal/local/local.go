@@ -5,6 +5,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -299,8 +300,13 @@ func (c *Cluster) writeKubeconfigs() error {
 	return nil
 }
 
+// writeFiles leaves files as they are that have the content already: kube-proxy exits when
+// its configuration is written.
 func writeFiles(files map[string][]byte) error {
 	for path, content := range files {
+		if current, err := os.ReadFile(path); err == nil && bytes.Equal(current, content) {
+			continue
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("configuration file: %w", err)
 		}

@@ -72,7 +72,7 @@ func pidOrNone(pid int) string {
 
 // byTable sorts the components in the order of component.All.
 func byTable(statuses []supervisor.Status) []supervisor.Status {
-	order := append(component.Names(), component.NetworkPolicies, component.AddonsTask)
+	order := append(component.Names(), component.NetworkPolicies, component.GPUPlugin, component.AddonsTask)
 	slices.SortStableFunc(statuses, func(a, b supervisor.Status) int {
 		return slices.Index(order, a.Name) - slices.Index(order, b.Name)
 	})
