@@ -78,14 +78,24 @@ func (c *Cluster) hostFilesPrograms(ctx context.Context) (string, error) {
 	return c.buildModule(ctx, build.HostFiles(c.Layout))
 }
 
-// recordHostFiles adds an image to the record, and lets containerd use the program that
-// reads it.
-func (c *Cluster) recordHostFiles(ctx context.Context, reference string, directories []string) error {
+// linkHostFilesRuntime builds the program that mounts directories of the machine if it is
+// not in the cache, and links it into the data directory, where it finds the record.
+func (c *Cluster) linkHostFilesRuntime(ctx context.Context) error {
 	directory, err := c.hostFilesPrograms(ctx)
 	if err != nil {
 		return err
 	}
-	if err := relink(filepath.Join(directory, filepath.Base(c.Layout.HostFilesRuntime())), c.Layout.HostFilesRuntime()); err != nil {
+	link := c.Layout.HostFilesRuntime()
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	return relink(filepath.Join(directory, filepath.Base(link)), link)
+}
+
+// recordHostFiles adds an image to the record, and lets containerd use the program that
+// reads it.
+func (c *Cluster) recordHostFiles(ctx context.Context, reference string, directories []string) error {
+	if err := c.linkHostFilesRuntime(ctx); err != nil {
 		return err
 	}
 	programs, err := c.Programs(ctx)
@@ -135,11 +145,15 @@ func writeHostFiles(file string, record hostFiles) error {
 }
 
 // runtime is the program that containerd runs for containers: runc, or the program that
-// mounts directories of the machine if there are images that need it.
-func (c *Cluster) runtime(runc string) (string, error) {
+// mounts directories of the machine if there are images that need it. These stay after
+// `reset`, which deletes the link to the program.
+func (c *Cluster) runtime(ctx context.Context, runc string) (string, error) {
 	record, err := readHostFiles(c.Layout.HostFiles())
 	if err != nil || len(record.Images) == 0 {
 		return runc, err
+	}
+	if err := c.linkHostFilesRuntime(ctx); err != nil {
+		return "", err
 	}
 	record.Runc = runc
 	return c.Layout.HostFilesRuntime(), writeHostFiles(c.Layout.HostFiles(), record)

@@ -184,7 +184,7 @@ func readPrograms(file string) (programs component.Programs, err error) {
 
 // programs finds all programs of the components, and copies this program to the data
 // directory, so that the cluster does not depend on the checkout.
-func (c *Cluster) programs(directories map[string]string) (component.Programs, error) {
+func (c *Cluster) programs(ctx context.Context, directories map[string]string) (component.Programs, error) {
 	folder := c.bundledHost()
 	runc, found := host.Find(host.Runc.In(folder).Candidates...)
 	if !found {
@@ -194,7 +194,7 @@ func (c *Cluster) programs(directories map[string]string) (component.Programs, e
 	if !found {
 		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing, although its package is installed")
 	}
-	runtime, err := c.runtime(runc)
+	runtime, err := c.runtime(ctx, runc)
 	if err != nil {
 		return component.Programs{}, fmt.Errorf("images of the machine's programs: %w", err)
 	}

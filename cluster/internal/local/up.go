@@ -143,7 +143,7 @@ func (c *Cluster) start(ctx context.Context, directories map[string]string) erro
 		if err := host.Claim(c.Layout.Data, 0o711); err != nil {
 			return err
 		}
-		programs, err := c.programs(directories)
+		programs, err := c.programs(ctx, directories)
 		if err != nil {
 			return err
 		}
