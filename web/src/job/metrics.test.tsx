@@ -4,7 +4,7 @@
 import { cleanup, fireEvent, render, screen, within } from '@testing-library/react';
 import { MemoryRouter } from 'react-router';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Job, Row } from '../api/client';
+import type { Job } from '../api/client';
 import { chosenMetrics, pointsOf, rowsOf, summaryOf, valueOf } from './curves';
 import { Curves } from './curves-part';
 import { quantity, usageOf } from './usage';
@@ -58,7 +58,7 @@ describe('the charts', () => {
           curves={[curve('loss', [2, 1]), curve(attack, [1, 2])]}
           name="train"
           others={[]}
-          other={compared.length > 0 ? ({ kind: 'TrainJob', namespace: 'vision', name: 'before', status: 'Succeeded' } as Row) : undefined}
+          other={compared.length > 0 ? { key: 'before', label: 'before', isRunning: false, ref: { kind: 'TrainJob', plural: 'trainjobs', namespace: 'vision', name: 'before' } } : undefined}
           compared={compared}
         />
       </MemoryRouter>,

@@ -4,7 +4,7 @@ import { Alert, Content, FormSelect, FormSelectOption, Toolbar, ToolbarContent, 
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useState } from 'react';
 import { Loading, ProblemAlert } from '../shared/states';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { bytesOf, coresOf } from './rank-levels';
 import { resources, usageOf } from './usage';
 import { timeRanges, useUsage, type TimeRange } from './use-reports';
