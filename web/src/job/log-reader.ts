@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Problem, type LogLine } from '../api/client';
-import { stream } from '../live/sse';
+import { stream, TokenExpired } from '../live/sse';
 import { whileVisible } from '../live/visible';
 import { appended, printable } from './log-buffer';
 
@@ -87,6 +87,7 @@ export class LogReader {
       this.publish({ state: 'complete' });
     } catch (error) {
       if (signal.aborted) return;
+      if (error instanceof TokenExpired) throw error;
       const problem = error instanceof Problem ? error : new Problem(0, String(error));
       this.publish({ state: isFinal(problem) ? 'failed' : 'lost', problem });
       if (problem.code === 401) this.onRefusedToken(problem);
