@@ -89,7 +89,7 @@ export function Curves({ curves, name, others, other, compared }: CurvesProps) {
       </Toolbar>
       {names.length === 0 && (
         <EmptyState titleText="No training metrics" headingLevel="h3">
-          <EmptyStateBody>A job has curves if its training reports metrics. The operator keeps them until it restarts or the job is deleted; the history keeps those of finished jobs.</EmptyStateBody>
+          <EmptyStateBody>A job has curves if its training reports metrics. The operator keeps them until the job is deleted; the history keeps those of finished jobs.</EmptyStateBody>
         </EmptyState>
       )}
       {names.length > 1 && (
