@@ -219,6 +219,11 @@ bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed
 	@go test ./test/integration/rest -run '^$$' -bench REST -benchtime 1x -timeout 15m
 	@go test ./test/integration/live -run '^$$' -bench Watchers -benchtime 20x -timeout 15m
 
+.PHONY: bench-web
+bench-web: web bin/cluster ## Measure the dashboard with 5,000 jobs in Chromium: first rows, delay of a change, heap after 10,000 changes
+	@web/npm run --silent size
+	@go test -tags web ./test/integration/server -run '^$$' -bench Page -benchtime 1x -timeout 30m -v
+
 # MEMORY contains flags of make bench-memory, such as -mpijobs 100 -trainjobs 0.
 .PHONY: bench-memory
 bench-memory: bin/cluster ## Measure the memory of operator and server with 500 MPIJobs of 1 MiB and 2,000 TrainJobs of a 1 MiB runtime; MEMORY contains flags

@@ -114,24 +114,30 @@ function stop(started) {
 
 let browser;
 
-/** newPage opens a page which fails the test if it does what it never must. */
-export async function newPage(t, server, { colorScheme = 'light' } = {}) {
+/** newContext is a browser without cookies and cache. The certificate of a server of a test has no CA that the browser knows. */
+export async function newContext(options = {}) {
   browser ??= await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
   });
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ignoreHTTPSErrors: true, ...options });
   context.setDefaultTimeout(30_000);
+  return context;
+}
+
+/** newPage opens a page which fails the test if it does what it never must. It may send requests to its server, and to an issuer where a user signs in. */
+export async function newPage(t, server, { alsoFrom = server.url, ...options } = {}) {
+  const context = await newContext({ colorScheme: 'light', ...options });
   const page = await context.newPage();
   const wrong = [];
-  const origin = new URL(server.url).origin;
+  const origins = [server.url, alsoFrom].map((url) => new URL(url).origin);
   page.on('pageerror', (error) => wrong.push(`error in the page: ${error.message}`));
   page.on('dialog', (dialog) => wrong.push(`dialog: ${dialog.message()}`));
   page.on('console', (message) => {
     if (/Content Security Policy|Trusted Type|unique "key"/i.test(message.text())) wrong.push(message.text());
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) wrong.push(`request to another origin: ${request.url()}`);
+    if (!origins.includes(new URL(request.url()).origin) && !/^(blob|data):/.test(request.url())) wrong.push(`request to another origin: ${request.url()}`);
   });
   t.after(async () => {
     const shown = t.passed === false ? await page.locator('body').innerText({ timeout: 5000 }).catch(() => 'nothing') : '';

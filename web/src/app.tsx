@@ -15,6 +15,8 @@ import { Loading } from './shared/states';
 
 const CreatePage = lazy(() => import('./create/create-page'));
 const ClusterPage = lazy(() => import('./cluster/cluster-page'));
+const HistoryPage = lazy(() => import('./history/history-page'));
+const PastJobPage = lazy(() => import('./history/past-job-page'));
 const RuntimePage = lazy(() => import('./runtimes/runtime-page'));
 const NewRuntimePage = lazy(async () => ({ default: (await import('./runtimes/runtime-page')).NewRuntimePage }));
 
@@ -41,6 +43,8 @@ function Pages() {
           <Route path="/jobs/:namespace/:plural/:name" element={<JobPage />} />
           <Route path="/create" element={<CreatePage />} />
           <Route path="/cluster" element={<ClusterPage />} />
+          <Route path="/history" element={<HistoryPage />} />
+          <Route path="/history/:namespace/:plural/:uid" element={<PastJobPage />} />
           <Route path="/runtimes" element={<RuntimesPage />} />
           <Route path="/runtimes/new" element={<NewRuntimePage />} />
           <Route path="/runtimes/cluster/:name" element={<RuntimePage />} />

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -136,7 +135,7 @@ func (h *handler) list(writer http.ResponseWriter, q *query) {
 		limit = history.MaxList
 	}
 	newest := history.NewestFirst(q.records)
-	respond(writer, http.StatusOK, history.RecordList{Items: slices.Concat([]history.Summary{}, newest[:min(limit, len(newest))]), Total: len(newest)})
+	respond(writer, http.StatusOK, history.RecordList{Items: append([]history.Summary{}, newest[:min(limit, len(newest))]...), Total: len(newest)})
 }
 
 func (h *handler) show(writer http.ResponseWriter, q *query) {

@@ -27,7 +27,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // routes are the first segments of the page's own addresses. No path of the API begins
 // with one of them.
-var routes = []string{"", "jobs", "create", "runtimes", "cluster", "sign-in"}
+var routes = []string{"", "jobs", "create", "history", "runtimes", "cluster", "sign-in"}
 
 // assets is the folder of files whose names contain a hash of their content.
 const assets = "assets"

@@ -33,11 +33,12 @@ func newPage(t *testing.T, codes *Codes) *Page {
 func TestFilesAndIndex(t *testing.T) {
 	p := newPage(t, nil)
 	for path, want := range map[string]struct{ body, cache, contentType string }{
-		"/":                          {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
-		"/jobs/vision/trainjobs/one": {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
-		"/create":                    {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
-		"/assets/main-1234.js":       {"main", "public, max-age=31536000, immutable", "text/javascript; charset=utf-8"},
-		"/favicon.svg":               {"<svg/>", "no-cache", "image/svg+xml"},
+		"/":                             {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
+		"/jobs/vision/trainjobs/one":    {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
+		"/history/vision/trainjobs/uid": {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
+		"/create":                       {"<title>index</title>", "no-cache", "text/html; charset=utf-8"},
+		"/assets/main-1234.js":          {"main", "public, max-age=31536000, immutable", "text/javascript; charset=utf-8"},
+		"/favicon.svg":                  {"<svg/>", "no-cache", "image/svg+xml"},
 	} {
 		t.Run(path, func(t *testing.T) {
 			request := httptest.NewRequest(http.MethodGet, path, nil)

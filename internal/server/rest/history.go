@@ -3,13 +3,16 @@
 package rest
 
 import (
+	"context"
 	"iter"
 	"math"
 	"net/http"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/history"
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
 var (
@@ -56,18 +59,29 @@ func (a *API) pastLogs(writer http.ResponseWriter, in *input) {
 	if number := in.query.number("rank"); number != nil {
 		rank = new(int(*number))
 	}
-	lines, err := a.service.PastLogs(in.context(), in.job(), rank)
+	ctx, stop := context.WithCancel(in.context())
+	defer stop()
+	lines, err := a.service.PastLogs(ctx, in.job(), rank)
 	if err != nil {
 		a.fail(writer, in.Request, err)
+		return
+	}
+	if stream.IsRequested(in.Request) {
+		a.sendStream(writer, in, stopWithClient(stop, logMessages(pastLines(lines))))
 		return
 	}
 	a.writeLines(writer, in, "text/plain; charset=utf-8", pastLines(lines), asText)
 }
 
+// pastLines converts lines of the history, which are those of launchers.
 func pastLines(lines iter.Seq2[history.Line, error]) iter.Seq2[joblog.Line, error] {
 	return func(yield func(joblog.Line, error) bool) {
 		for line, err := range lines {
-			if !yield(joblog.Line{Pod: line.Pod, Time: line.Time, Text: line.Text}, err) {
+			converted := joblog.Line{Pod: line.Pod, Role: training.RoleLauncher, Worker: -1, Rank: joblog.NoRank, Time: line.Time, Text: line.Text}
+			if line.Rank != nil {
+				converted.Rank = *line.Rank
+			}
+			if !yield(converted, err) {
 				return
 			}
 		}

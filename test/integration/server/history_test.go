@@ -173,6 +173,18 @@ func (k *keeper) start(t *testing.T) {
 	}
 }
 
+// untilFollowed waits until the history has read a line of a job that runs.
+func (k *keeper) untilFollowed(t *testing.T, r *ran) {
+	t.Helper()
+	eventually.Succeeds(t, "a line is read", func() error {
+		spools, err := filepath.Glob(filepath.Join(k.arguments[slices.Index(k.arguments, "--spool-directory")+1], "*"+string(r.job.UID)+"*"))
+		if err == nil && len(spools) == 0 {
+			err = fmt.Errorf("there is no spool\n%s", k.log)
+		}
+		return err
+	})
+}
+
 func (k *keeper) stop() {
 	if k.command != nil {
 		_ = k.command.Process.Signal(syscall.SIGTERM)
@@ -348,6 +360,10 @@ func TestHistoryOutlivesTheJob(t *testing.T) {
 	if want := "[1,3]<stdout>:I am rank 3\n[1,3]<stdout>:rank 3 again\n"; ofRank.body != want {
 		t.Errorf("the lines of rank 3 are %q, want %q", ofRank.body, want)
 	}
+	streamed := ask(t, "GET", historyURL(server, ada.namespace, "bert", "logs?rank=3"), ada.token, nil, "Accept", "text/event-stream")
+	if strings.Count(streamed.body, `"type":"LOG"`) != 2 || !strings.Contains(streamed.body, `"podType":"launcher"`) || !strings.Contains(streamed.body, `"rank":3`) {
+		t.Errorf("the stream of rank 3 is %q", streamed.body)
+	}
 	if missing := ask(t, "GET", historyURL(server, ada.namespace, "gpt"), ada.token, nil); missing.code != http.StatusNotFound {
 		t.Errorf("another name: %d %s", missing.code, missing.body)
 	}
@@ -374,13 +390,7 @@ func TestHistoryOfDeletedJobs(t *testing.T) {
 	server := keeper.startServer(t)
 	bert := cluster.run(t, kubelet, ada.namespace, "bert")
 	kubelet.print(bert.launcher, "before the deletion")
-	eventually.Succeeds(t, "the line is read", func() error {
-		spools, err := filepath.Glob(filepath.Join(keeper.arguments[slices.Index(keeper.arguments, "--spool-directory")+1], "*"))
-		if err == nil && len(spools) == 0 {
-			err = fmt.Errorf("there is no spool\n%s", keeper.log)
-		}
-		return err
-	})
+	keeper.untilFollowed(t, bert)
 	bert.remove()
 	if summary := bert.untilRecorded(t, keeper, server, ada); !summary.Deleted || summary.State != "Running" || summary.LogLines != 1 {
 		t.Errorf("the summary is %+v\n%s", summary, keeper.log)
@@ -411,6 +421,10 @@ func TestHistoryCatchesUp(t *testing.T) {
 	})
 	if summary := gpt.untilRecorded(t, keeper, server, ada); summary.LogLines != 2 || summary.State != "Succeeded" {
 		t.Errorf("the summary is %+v", summary)
+	}
+	none := ask(t, "GET", strings.Replace(historyURL(server, ada.namespace), "mpijobs", "trainjobs", 1), ada.token, nil)
+	if !strings.Contains(none.body, `"items":[]`) {
+		t.Errorf("a list without records is %s", none.body)
 	}
 	if list := listed(t, server, ada); list.Total != 2 {
 		t.Errorf("the records are %+v", list.Items)

@@ -74,11 +74,15 @@ type cluster struct {
 
 // One API server serves all tests of this package that do not need their own: each
 // test has its own namespaces.
-var sharedCluster = shared.Thing[*cluster]{Make: startCluster}
+var sharedCluster = shared.Thing[*cluster]{Make: func(t testing.TB) *cluster { return startCluster(t) }}
 
-func startCluster(t testing.TB) *cluster {
+func startCluster(t testing.TB, options ...func(*envtest.Environment)) *cluster {
 	t.Helper()
-	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{deployed.CRDs()}})
+	environment := &envtest.Environment{CRDDirectoryPaths: []string{deployed.CRDs()}}
+	for _, option := range options {
+		option(environment)
+	}
+	controlplane.Start(t, environment)
 	config := rest.CopyConfig(environment.Config)
 	config.QPS = -1
 	made, err := connection.NewClientFactory().Client(config, nil)

@@ -23,7 +23,8 @@ export default function CreatePage() {
   const clone = query.get('clone');
   if (clone) {
     const [namespace = '', plural = '', name = ''] = clone.split('/');
-    return <Copy key={origin} origin={origin} reference={{ namespace, name, plural: plural as Plural, kind: plural === 'mpijobs' ? 'MPIJob' : 'TrainJob' }} />;
+    const record = query.get('record') ?? undefined;
+    return <Copy key={origin} origin={origin} reference={{ namespace, name, plural: plural as Plural, kind: plural === 'mpijobs' ? 'MPIJob' : 'TrainJob', record }} />;
   }
   const empty = initial(query.get('namespace') || defaultNamespace || 'default');
   const runtime = query.get('runtime');

@@ -4,7 +4,7 @@ import { Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core';
 import { stringify } from 'yaml';
 import { YAMLEditor } from '../create/yaml-editor';
 import { CopyButton } from '../shared/copy-button';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 
 /** ConfigurationTab shows the job as YAML, without its status and what the API server adds. */
 export default function ConfigurationTab({ job }: TabProps) {

@@ -20,18 +20,18 @@ export interface Series {
 }
 
 /** CurveChart draws one metric of one or two jobs. The second line is dashed, not only of another colour. */
-export function CurveChart({ metric, axis, series }: { metric: string; axis: Axis; series: Series[] }) {
+export function CurveChart({ metric, axis, series, format = valueOf }: { metric: string; axis: Axis; series: Series[]; format?: (value: number) => string }) {
   const drawn = series.filter((one) => one.points.length > 0);
   const x = (value: number) => (axis === 'time' ? duration(value) : `step ${value}`);
   return (
     <Chart
       ariaTitle={metric}
-      ariaDesc={drawn.map((one) => `${one.name}: ${summaryOf(one.points)}`).join('; ')}
+      ariaDesc={drawn.map((one) => `${one.name}: ${summaryOf(one.points, format)}`).join('; ')}
       containerComponent={
         <ChartVoronoiContainer
           constrainToVisibleArea
           voronoiDimension="x"
-          labels={({ datum }: { datum: CurvePoint & { childName?: string } }) => `${drawn.length > 1 ? `${seriesName(drawn, datum.childName)}, ` : ''}${x(datum.x)}: ${valueOf(datum.y)}`}
+          labels={({ datum }: { datum: CurvePoint & { childName?: string } }) => `${drawn.length > 1 ? `${seriesName(drawn, datum.childName)}, ` : ''}${x(datum.x)}: ${format(datum.y)}`}
         />
       }
       height={220}
@@ -40,7 +40,7 @@ export function CurveChart({ metric, axis, series }: { metric: string; axis: Axi
       domainPadding={{ y: 5 }}
     >
       <ChartAxis fixLabelOverlap tickFormat={(value: number) => (axis === 'time' ? duration(value) : valueOf(value))} />
-      <ChartAxis dependentAxis showGrid fixLabelOverlap tickFormat={(value: number) => valueOf(value)} />
+      <ChartAxis dependentAxis showGrid fixLabelOverlap tickFormat={(value: number) => format(value)} />
       {drawn.map((one) => {
         const index = series.indexOf(one);
         return (

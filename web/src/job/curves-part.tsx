@@ -4,20 +4,16 @@ import { Checkbox, EmptyState, EmptyStateBody, ExpandableSection, FormSelect, Fo
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { memo, useMemo, useState } from 'react';
 import { useSearchParams } from 'react-router';
-import { pluralOf, type Row } from '../api/client';
-import { keyOf } from '../live/events';
+import { useOptionalRecords } from '../history/records';
 import { useJobs } from '../live/live-jobs';
 import { Loading, ProblemAlert } from '../shared/states';
 import { duration } from '../shared/time';
 import { CurveChart, type Series } from './curve-chart';
 import { chosenMetrics, hasSteps, pointsOf, rowsOf, valueOf, type Axis } from './curves';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { NotAvailable } from './not-available';
-import type { JobRef } from './use-job';
+import { otherRuns, runOf, type Run } from './runs';
 import { notAvailable, useCurves, type Curve } from './use-reports';
-
-/** maxChoices is how many jobs are offered for a comparison. */
-const maxChoices = 200;
 
 const none: Curve[] = [];
 
@@ -25,39 +21,32 @@ const none: Curve[] = [];
 export function CurvesPart({ job, reference }: TabProps) {
   const [query] = useSearchParams();
   const { rows } = useJobs();
-  const wanted = rows.get(query.get('compare') ?? '');
-  const other = wanted?.namespace === reference.namespace ? wanted : undefined;
-  const others = useMemo(() => othersOf(rows.values(), reference.namespace, keyOf(reference), other), [rows, reference, other]);
-  const otherRef: JobRef | undefined = other && { kind: other.kind, plural: pluralOf(other.kind), namespace: other.namespace, name: other.name };
+  // Without a history, only the jobs that exist can be compared.
+  const records = useOptionalRecords(reference.namespace);
+  const { uid = '' } = job.metadata;
+  const wanted = query.get('compare') ?? '';
+  const other = useMemo(() => runOf(wanted, rows, records, reference.namespace), [wanted, rows, records, reference.namespace]);
+  const others = useMemo(() => otherRuns(rows, records, reference, uid, other), [rows, records, reference, uid, other]);
   const curves = useCurves(reference, job.status?.phase === 'Running');
-  const compared = useCurves(otherRef, other?.status === 'Running');
+  const compared = useCurves(other?.ref, other?.isRunning ?? false);
 
-  if (curves.error?.code === notAvailable) return <NotAvailable what="training metrics" problem={curves.error} />;
+  if (curves.error?.code === notAvailable) return <NotAvailable title="This server cannot read the training metrics of jobs" problem={curves.error} />;
   if (curves.isPending) return <Loading label="Loading the metrics" />;
   if (!curves.data) return <ProblemAlert title="The metrics cannot be read" problem={curves.error} />;
   return (
     <>
       {curves.error && <ProblemAlert title="The metrics cannot be read" problem={curves.error} />}
-      {compared.error && <ProblemAlert title={`The metrics of ${other?.name} cannot be read`} problem={compared.error} />}
+      {compared.error && <ProblemAlert title={`The metrics of ${other?.ref.name} cannot be read`} problem={compared.error} />}
       <Curves curves={curves.data} name={reference.name} others={others} other={other} compared={other ? (compared.data ?? none) : none} />
     </>
   );
 }
 
-/** othersOf are the jobs that a job can be compared with: the newest of its namespace, and the chosen one. */
-function othersOf(rows: Iterable<Row>, namespace: string, self: string, chosen: Row | undefined): Row[] {
-  const newest = [...rows]
-    .filter((row) => row.namespace === namespace && row.startTime && keyOf(row) !== self)
-    .sort((a, b) => b.creationTime.localeCompare(a.creationTime))
-    .slice(0, maxChoices);
-  return chosen && !newest.includes(chosen) ? [chosen, ...newest] : newest;
-}
-
 interface CurvesProps {
   curves: Curve[];
   name: string;
-  others: Row[];
-  other: Row | undefined;
+  others: Run[];
+  other: Run | undefined;
   compared: Curve[];
 }
 
@@ -80,10 +69,10 @@ export function Curves({ curves, name, others, other, compared }: CurvesProps) {
       <Toolbar aria-label="Training metrics" inset={{ default: 'insetNone' }}>
         <ToolbarContent>
           <ToolbarItem>
-            <FormSelect aria-label="Compare with" value={other ? keyOf(other) : ''} onChange={(_, value) => set('compare', value)}>
+            <FormSelect aria-label="Compare with" value={other?.key ?? ''} onChange={(_, value) => set('compare', value)}>
               <FormSelectOption value="" label="Compare with no other job" />
-              {others.map((row) => (
-                <FormSelectOption key={keyOf(row)} value={keyOf(row)} label={`Compare with ${row.name} (${row.kind}, ${row.status})`} />
+              {others.map((run) => (
+                <FormSelectOption key={run.key} value={run.key} label={`Compare with ${run.label}`} />
               ))}
             </FormSelect>
           </ToolbarItem>
@@ -100,7 +89,7 @@ export function Curves({ curves, name, others, other, compared }: CurvesProps) {
       </Toolbar>
       {names.length === 0 && (
         <EmptyState titleText="No training metrics" headingLevel="h3">
-          <EmptyStateBody>A job has curves if its training reports metrics. The operator keeps them until it restarts or the job is deleted.</EmptyStateBody>
+          <EmptyStateBody>A job has curves if its training reports metrics. The operator keeps them until the job is deleted; the history keeps those of finished jobs.</EmptyStateBody>
         </EmptyState>
       )}
       {names.length > 1 && (
@@ -121,7 +110,7 @@ export function Curves({ curves, name, others, other, compared }: CurvesProps) {
       )}
       {names.length > 0 && (
         <ul className="tr-series" aria-label="Legend">
-          {[name, ...(other ? [other.name] : [])].map((job, index) => (
+          {[name, ...(other ? [other.ref.name] : [])].map((job, index) => (
             <li key={index}>
               <span className={`tr-series__line tr-series__line--${index}`} aria-hidden />
               {job}
@@ -131,7 +120,7 @@ export function Curves({ curves, name, others, other, compared }: CurvesProps) {
       )}
       <div className="tr-charts">
         {chosen.map((metric) => (
-          <Metric key={metric} metric={metric} axis={axis} isTable={isTable} name={name} curves={curves} otherName={other?.name} compared={compared} />
+          <Metric key={metric} metric={metric} axis={axis} isTable={isTable} name={name} curves={curves} otherName={other?.ref.name} compared={compared} />
         ))}
       </div>
     </>

@@ -56,9 +56,9 @@ export function valueOf(value: number): string {
 }
 
 /** summaryOf says in words what a chart shows. */
-export function summaryOf(points: CurvePoint[]): string {
+export function summaryOf(points: CurvePoint[], format = valueOf): string {
   const [first, last] = [points[0], points.at(-1)];
   if (!first || !last) return 'no values';
   const values = points.map((point) => point.y);
-  return `${points.length} values, from ${valueOf(first.y)} to ${valueOf(last.y)}, lowest ${valueOf(Math.min(...values))}, highest ${valueOf(Math.max(...values))}`;
+  return `${points.length} values, from ${format(first.y)} to ${format(last.y)}, lowest ${format(Math.min(...values))}, highest ${format(Math.max(...values))}`;
 }

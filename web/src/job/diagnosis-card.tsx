@@ -13,7 +13,7 @@ export function DiagnosisCard({ job, reference, hasFailed }: { job: Job; referen
   const diagnosis = useDiagnosis(reference);
   const { findings = [], waiting, explanation } = diagnosis.data ?? {};
   if (waiting) return <WaitingCard waiting={waiting} findings={findings} job={job} />;
-  const others = hasFailed ? findings.filter((finding) => finding !== rootCause(diagnosis.data)) : findings;
+  const others = hasFailed ? findings.filter((finding) => finding !== rootCause(diagnosis.data ?? undefined)) : findings;
   if (hasFailed && diagnosis.data && others.length === 0) return null;
   return (
     <Card>

@@ -4,7 +4,7 @@ import { EmptyState, Label } from '@patternfly/react-core';
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { Loading, ProblemAlert } from '../shared/states';
 import { localTime } from '../shared/time';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { useJobEvents } from './use-job';
 
 /** EventsTab lists the events of the job and the warnings of its pods, newest first. */

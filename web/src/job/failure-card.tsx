@@ -10,7 +10,7 @@ import { useDiagnosis, type JobRef } from './use-job';
 /** FailureCard names the root cause of a failure and what to do, and shows what the program wrote last. */
 export function FailureCard({ status, reference }: { status: JobStatus; reference: JobRef }) {
   const diagnosis = useDiagnosis(reference);
-  return <Failure status={status} remedy={rootCause(diagnosis.data)?.fix} />;
+  return <Failure status={status} remedy={rootCause(diagnosis.data ?? undefined)?.fix} />;
 }
 
 export function Failure({ status, remedy }: { status: JobStatus; remedy: string | undefined }) {

@@ -1,29 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Tab, Tabs, TabTitleText, Title } from '@patternfly/react-core';
-import { lazy, Suspense } from 'react';
-import { Link, useNavigate, useParams, useSearchParams } from 'react-router';
-import type { Job, Plural } from '../api/client';
+import { Breadcrumb, BreadcrumbItem, Button, Flex, FlexItem, PageSection, Title } from '@patternfly/react-core';
+import { Link, useNavigate, useParams } from 'react-router';
+import type { Plural } from '../api/client';
 import { actions, clonePath, pathOf } from '../jobs/actions';
 import { useActions } from '../jobs/use-actions';
 import { useConnection, useRow } from '../live/live-jobs';
 import { Loading, ProblemAlert } from '../shared/states';
 import { Status } from '../shared/status';
+import { hasFinished } from '../shared/statuses';
 import { EventsTab } from './events-tab';
+import { InHistory } from './in-history';
+import { JobTabs } from './job-tabs';
+import { ConfigurationTab, MetricsTab, RanksTab } from './lazy-tabs';
 import { LogsTab } from './logs-tab';
 import { OverviewTab } from './overview-tab';
 import { PodsTab } from './pods-tab';
 import { ProgressHeader } from './progress-header';
 import { useJob, type JobRef } from './use-job';
-
-const RanksTab = lazy(() => import('./ranks-tab'));
-const MetricsTab = lazy(() => import('./metrics-tab'));
-const ConfigurationTab = lazy(() => import('./configuration-tab'));
-
-export interface TabProps {
-  job: Job;
-  reference: JobRef;
-}
 
 const tabs = [
   { id: 'overview', name: 'Overview', Content: OverviewTab },
@@ -43,7 +37,6 @@ export function JobPage() {
 }
 
 function JobView({ reference }: { reference: JobRef }) {
-  const [query, setQuery] = useSearchParams();
   const navigate = useNavigate();
   const job = useJob(reference);
   const row = useRow(reference);
@@ -52,7 +45,6 @@ function JobView({ reference }: { reference: JobRef }) {
     if (!after) void navigate('/jobs');
     else if (after.name !== reference.name) void navigate(pathOf(after));
   });
-  const chosen = query.get('tab') ?? 'overview';
   const status = row?.status ?? job.data?.status?.phase ?? '';
   const target = { ...reference, status };
   // While the connection is lost, a banner says so, and the page shows what it has.
@@ -92,6 +84,7 @@ function JobView({ reference }: { reference: JobRef }) {
           )}
         </Flex>
         {job.data && <ProgressHeader job={job.data} />}
+        {hasFinished(status) && <InHistory reference={reference} nameOrUID={job.data?.metadata.uid} />}
       </PageSection>
       <PageSection hasBodyWrapper={false} isFilled aria-label="Job">
         {problem && (
@@ -101,20 +94,9 @@ function JobView({ reference }: { reference: JobRef }) {
             actions={<Link to="/jobs">Back to all jobs</Link>}
           />
         )}
+        {job.error?.code === 404 && <InHistory reference={reference} nameOrUID={reference.name} />}
         {job.isPending && <Loading label="Loading the job" />}
-        {job.data && (
-          <Tabs activeKey={chosen} onSelect={(_, id) => setQuery(id === 'overview' ? {} : { tab: String(id) }, { replace: true })} mountOnEnter unmountOnExit aria-label="Parts of the job" role="region">
-            {tabs.map(({ id, name, Content }) => (
-              <Tab key={id} eventKey={id} title={<TabTitleText>{name}</TabTitleText>}>
-                <PageSection hasBodyWrapper={false} padding={{ default: 'noPadding' }} style={{ paddingBlockStart: '1rem' }}>
-                  <Suspense fallback={<Loading label={`Loading ${name}`} />}>
-                    <Content job={job.data} reference={reference} />
-                  </Suspense>
-                </PageSection>
-              </Tab>
-            ))}
-          </Tabs>
-        )}
+        {job.data && <JobTabs tabs={tabs} job={job.data} reference={reference} />}
       </PageSection>
       {dialogs}
     </>

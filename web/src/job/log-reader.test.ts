@@ -40,15 +40,18 @@ const serve = (...answers: Answer[]) => {
 
 let reader: LogReader;
 const refusedTokens: Problem[] = [];
-const start = async (...answers: Answer[]) => {
+let token = 'token';
+const start = (...answers: Answer[]) => startWith(1000, ...answers);
+const startWith = async (lines: number, ...answers: Answer[]) => {
   serve(...answers);
-  reader = new LogReader(({ tailLines, since = 'beginning' }) => `${tailLines} since ${since}`, 1000, 'token', (problem) => refusedTokens.push(problem));
+  reader = new LogReader(({ tailLines, since = 'beginning' }) => `${tailLines} since ${since}`, lines, token, (problem) => refusedTokens.push(problem));
   reader.start();
   await vi.advanceTimersByTimeAsync(200);
 };
 const messages = () => reader.get().lines.map((one) => one.message);
 
 beforeEach(() => {
+  token = 'token';
   vi.useFakeTimers();
   page.hidden = false;
   vi.stubGlobal('document', page);
@@ -135,4 +138,20 @@ test('a log that is complete is not read again', async () => {
   show(true);
   window.dispatchEvent(new Event('online'));
   expect(requests.length).toBe(1);
+});
+
+test('a log that is sent completely each time has no line twice', async () => {
+  const early = { ...line(0, 'early'), timestamp: '2026-01-01T00:00:00Z' };
+  await startWith(Infinity, { lines: [early, line(1, 'a')], end: 'lost' }, { lines: [early, line(1, 'a'), line(1, 'a'), line(2, 'b')], end: 'complete' });
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(messages()).toEqual(['early', 'a', 'a', 'b']);
+  expect(requests[1]).toBe('Infinity since beginning');
+});
+
+test('behind a proxy, a token that expires while a log is followed is replaced', async () => {
+  token = '';
+  await start({ lines: [line(1, 'a')], end: { code: 401, message: 'expired' } }, { lines: [line(1, 'a'), line(2, 'b')], end: 'complete' });
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(messages()).toEqual(['a', 'b']);
+  expect([reader.get().state, reader.get().problem]).toEqual(['complete', undefined]);
 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { Problem, type LogLine } from '../api/client';
-import { stream } from '../live/sse';
+import { stream, TokenExpired } from '../live/sse';
 import { whileVisible } from '../live/visible';
 import { appended, printable } from './log-buffer';
 
@@ -38,6 +38,7 @@ export class LogReader {
 
   constructor(
     private readonly path: (request: LogRequest) => string,
+    /** Infinity: the server sends all lines with each request. */
     private readonly tailLines: number,
     private readonly token: string,
     private readonly onRefusedToken: (problem: Problem) => void,
@@ -69,8 +70,9 @@ export class LogReader {
 
   private async read(signal: AbortSignal): Promise<void> {
     this.publish();
-    const since = resumption(this.log.lines);
-    const isNew = unseen(this.log.lines, since);
+    const isWhole = this.tailLines === Infinity;
+    const since = isWhole ? undefined : resumption(this.log.lines);
+    const isNew = unseen(this.log.lines, isWhole ? -Infinity : since === undefined ? Infinity : Date.parse(since));
     const request = since === undefined ? { tailLines: this.tailLines } : { tailLines: resumeLines, since };
     try {
       await stream(this.path(request), this.token, signal, (messages) => {
@@ -85,6 +87,7 @@ export class LogReader {
       this.publish({ state: 'complete' });
     } catch (error) {
       if (signal.aborted) return;
+      if (error instanceof TokenExpired) throw error;
       const problem = error instanceof Problem ? error : new Problem(0, String(error));
       this.publish({ state: isFinal(problem) ? 'failed' : 'lost', problem });
       if (problem.code === 401) this.onRefusedToken(problem);
@@ -111,9 +114,8 @@ function resumption(lines: LogLine[]): string | undefined {
 }
 
 /** unseen reports whether a line is none of the lines since a time; each of them is expected once. */
-function unseen(lines: LogLine[], since: string | undefined): (line: LogLine) => boolean {
+function unseen(lines: LogLine[], from: number): (line: LogLine) => boolean {
   const seen = new Map<string, number>();
-  const from = since === undefined ? Infinity : Date.parse(since);
   for (const line of lines) {
     if (timeOf(line) >= from) seen.set(identity(line), (seen.get(identity(line)) ?? 0) + 1);
   }

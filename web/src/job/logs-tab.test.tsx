@@ -5,7 +5,7 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import { MemoryRouter } from 'react-router';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Problem, type LogLine } from '../api/client';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import type { Log } from './log-reader';
 import { LogsTab } from './logs-tab';
 

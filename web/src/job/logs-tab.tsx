@@ -4,7 +4,7 @@ import { Alert, Button, Content, FormSelect, FormSelectOption, SearchInput, Swit
 import { useMemo, useState } from 'react';
 import { useSearchParams } from 'react-router';
 import { ProblemAlert } from '../shared/states';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { asText, filtered, found, podOf } from './log-buffer';
 import { folded } from './log-fold';
 import { withLevel } from './log-levels';
@@ -23,7 +23,7 @@ const levelChoices = [
   ['error', 'Errors'],
 ] as const;
 
-/** LogsTab shows the logs of all pods, merged by time. Pod, rank, level and search are in the address. */
+/** LogsTab shows the logs of all pods, merged by time; of a record, that of the launcher. Pod, rank, level and search are in the address. */
 export function LogsTab({ reference }: TabProps) {
   const [query, setQuery] = useSearchParams();
   const [tail, setTail] = useState<number>(tails[0][0]);
@@ -117,13 +117,15 @@ export function LogsTab({ reference }: TabProps) {
               <Switch id="fold" label="Fold equal lines" isChecked={isFolded} onChange={(_, checked) => setFolded(checked)} />
             </ToolbarItem>
           )}
-          <ToolbarItem>
-            <FormSelect aria-label="Number of lines" value={tail} onChange={(_, value) => setTail(Number(value))}>
-              {tails.map(([count, label]) => (
-                <FormSelectOption key={count} value={count} label={label} />
-              ))}
-            </FormSelect>
-          </ToolbarItem>
+          {!reference.record && (
+            <ToolbarItem>
+              <FormSelect aria-label="Number of lines" value={tail} onChange={(_, value) => setTail(Number(value))}>
+                {tails.map(([count, label]) => (
+                  <FormSelectOption key={count} value={count} label={label} />
+                ))}
+              </FormSelect>
+            </ToolbarItem>
+          )}
           <ToolbarItem>
             <Button variant="secondary" onClick={download} isDisabled={lines.length === 0}>
               Download

@@ -3,10 +3,10 @@
 import './metrics.css';
 import { Title } from '@patternfly/react-core';
 import { CurvesPart } from './curves-part';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { UsageTable } from './usage-table';
 
-/** MetricsTab shows what the training reports over time, and what the pods use. */
+/** MetricsTab shows what the training reports over time, and what the pods use. Records have no usage. */
 export default function MetricsTab(props: TabProps) {
   return (
     <div className="tr-metrics">
@@ -14,10 +14,12 @@ export default function MetricsTab(props: TabProps) {
         <Title headingLevel="h2">Training</Title>
         <CurvesPart {...props} />
       </section>
-      <section aria-label="Usage of resources">
-        <Title headingLevel="h2">Usage of resources</Title>
-        <UsageTable {...props} />
-      </section>
+      {!props.reference.record && (
+        <section aria-label="Usage of resources">
+          <Title headingLevel="h2">Usage of resources</Title>
+          <UsageTable {...props} />
+        </section>
+      )}
     </div>
   );
 }

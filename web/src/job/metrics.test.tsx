@@ -4,10 +4,11 @@
 import { cleanup, fireEvent, render, screen, within } from '@testing-library/react';
 import { MemoryRouter } from 'react-router';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Job, Row } from '../api/client';
+import type { Job } from '../api/client';
 import { chosenMetrics, pointsOf, rowsOf, summaryOf, valueOf } from './curves';
 import { Curves } from './curves-part';
-import { quantity, usageOf } from './usage';
+import { quantity, samplesOf, usageOf } from './usage';
+import { UsageCharts } from './usage-charts';
 import type { Curve, Usage } from './use-reports';
 
 afterEach(cleanup);
@@ -58,7 +59,7 @@ describe('the charts', () => {
           curves={[curve('loss', [2, 1]), curve(attack, [1, 2])]}
           name="train"
           others={[]}
-          other={compared.length > 0 ? ({ kind: 'TrainJob', namespace: 'vision', name: 'before', status: 'Succeeded' } as Row) : undefined}
+          other={compared.length > 0 ? { key: 'before', label: 'before', isRunning: false, ref: { kind: 'TrainJob', plural: 'trainjobs', namespace: 'vision', name: 'before' } } : undefined}
           compared={compared}
         />
       </MemoryRouter>,
@@ -102,6 +103,19 @@ describe('usage', () => {
       { latest: 5, peak: 5, limit: 2 ** 30, limitName: 'request' },
       { latest: NaN, peak: -Infinity },
     ]);
+  });
+  test('over time begins with the first sample of the pod', () => {
+    const late = { ...pod, memory: [{ timestamp: at(60), value: 1 }] };
+    expect(samplesOf(late, 'memory')).toEqual([{ x: 60, y: 1 }]);
+    expect(samplesOf(late, 'cpu')).toEqual([{ x: 0, y: 3 }, { x: 1, y: 1 }]);
+  });
+  test('over time has a chart for each resource with values, of the chosen pod', () => {
+    const launcher = { ...pod, podName: 'l', index: null, networkReceive: samples(2048, 1024) };
+    render(<UsageCharts report={{ ...report, launcher }} />);
+    const charts = () => screen.getAllByRole('figure').map((figure) => figure.querySelector('desc')?.textContent);
+    expect(charts()).toEqual(['Worker 0: 2 values, from 3.00 cores to 1.00 cores, lowest 1.00 cores, highest 3.00 cores']);
+    fireEvent.change(screen.getByLabelText('Pod of the charts'), { target: { value: 'l' } });
+    expect(charts()).toHaveLength(2);
   });
   test('of an MPIJob has the limits of its pod templates', () => {
     const spec = { mpiReplicaSpecs: { Worker: { template: { spec: { containers: [{ resources: { limits: { cpu: '500m' } } }] } } } } };

@@ -3,10 +3,10 @@
 import { EmptyState, EmptyStateBody } from '@patternfly/react-core';
 import type { Problem } from '../api/client';
 
-/** NotAvailable: the server itself cannot read reports of jobs. It is no error of the job. */
-export function NotAvailable({ what, problem }: { what: string; problem: Problem }) {
+/** NotAvailable: the server itself cannot do what the page needs. It is no error of a job. */
+export function NotAvailable({ title, problem }: { title: string; problem: Problem }) {
   return (
-    <EmptyState titleText={`This server cannot read the ${what} of jobs`} headingLevel="h2">
+    <EmptyState titleText={title} headingLevel="h2">
       <EmptyStateBody>
         <p>{problem.message}</p>
         {problem.suggestions.map((suggestion) => (

@@ -5,7 +5,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { localTime } from '../shared/time';
 import { DiagnosisCard } from './diagnosis-card';
 import { FailureCard } from './failure-card';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { RanksCard } from './ranks-card';
 import { StartCard } from './start-card';
 
@@ -15,7 +15,7 @@ export function OverviewTab({ job, reference }: TabProps) {
   return (
     <div className="tr-columns">
       {status.failureReason && <FailureCard status={status} reference={reference} />}
-      {status.phase !== 'Succeeded' && <DiagnosisCard job={job} reference={reference} hasFailed={Boolean(status.failureReason)} />}
+      {status.phase !== 'Succeeded' && !reference.record && <DiagnosisCard job={job} reference={reference} hasFailed={Boolean(status.failureReason)} />}
       {status.ranks && <RanksCard ranks={status.ranks} />}
       <StartCard status={status} />
       <Card>

@@ -5,7 +5,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { Link } from 'react-router';
 import type { Job } from '../api/client';
 import { Status } from '../shared/status';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { podsOf, type Pod } from './job-pods';
 
 /** podsByNode groups the launcher and the workers by the node that they run on. */

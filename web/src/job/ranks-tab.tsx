@@ -6,7 +6,7 @@ import { useState } from 'react';
 import { useSearchParams } from 'react-router';
 import { Loading, ProblemAlert } from '../shared/states';
 import { localTime } from '../shared/time';
-import type { TabProps } from './job-page';
+import type { TabProps } from './job-tabs';
 import { NotAvailable } from './not-available';
 import { RankDetails } from './rank-details';
 import { RankGrid } from './rank-grid';
@@ -24,7 +24,7 @@ export default function RanksTab({ job, reference }: TabProps) {
       </EmptyState>
     );
   }
-  if (ranks.error?.code === notAvailable) return <NotAvailable what="ranks" problem={ranks.error} />;
+  if (ranks.error?.code === notAvailable) return <NotAvailable title="This server cannot read the ranks of jobs" problem={ranks.error} />;
   return (
     <>
       {ranks.error && <ProblemAlert title="The ranks cannot be read" problem={ranks.error} />}

@@ -4,23 +4,14 @@ import { Alert, Content, FormSelect, FormSelectOption, Toolbar, ToolbarContent, 
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table';
 import { useState } from 'react';
 import { Loading, ProblemAlert } from '../shared/states';
-import type { TabProps } from './job-page';
-import { bytesOf, coresOf } from './rank-levels';
-import { resources, usageOf } from './usage';
+import type { TabProps } from './job-tabs';
+import { formats, resources, usageOf } from './usage';
+import { UsageCharts } from './usage-charts';
 import { timeRanges, useUsage, type TimeRange } from './use-reports';
 
 const rangeNames: Record<TimeRange, string> = { '1h': 'Last hour', '6h': 'Last 6 hours', '24h': 'Last 24 hours', '7d': 'Last 7 days' };
 
-const formats: Record<(typeof resources)[number]['field'], (value: number) => string> = {
-  cpu: coresOf,
-  memory: bytesOf,
-  gpu: (value) => `${Math.round(value)} %`,
-  gpuMemory: bytesOf,
-  networkReceive: (value) => `${bytesOf(value)}/s`,
-  networkTransmit: (value) => `${bytesOf(value)}/s`,
-};
-
-/** UsageTable shows what each pod uses now, its peak in a time range, and its limit or request. */
+/** UsageTable shows what each pod uses now, its peak in a time range, and its limit or request; with Prometheus, also its usage over time. */
 export function UsageTable({ job, reference }: TabProps) {
   const [timeRange, setTimeRange] = useState<TimeRange>('1h');
   const usage = useUsage(reference, timeRange, job.status?.phase === 'Running');
@@ -40,7 +31,7 @@ export function UsageTable({ job, reference }: TabProps) {
         <Toolbar aria-label="Usage" inset={{ default: 'insetNone' }}>
           <ToolbarContent>
             <ToolbarItem>
-              <FormSelect aria-label="Time range of peaks" value={timeRange} onChange={(_, value) => setTimeRange(value as TimeRange)}>
+              <FormSelect aria-label="Time range" value={timeRange} onChange={(_, value) => setTimeRange(value as TimeRange)}>
                 {timeRanges.map((range) => (
                   <FormSelectOption key={range} value={range} label={rangeNames[range]} />
                 ))}
@@ -91,6 +82,7 @@ export function UsageTable({ job, reference }: TabProps) {
           </Tbody>
         </Table>
       )}
+      {hasHistory && <UsageCharts report={usage.data} />}
     </>
   );
 }

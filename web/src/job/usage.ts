@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { Job, Schemas } from '../api/client';
+import { secondsBetween } from '../shared/time';
+import type { CurvePoint } from './curves';
+import { bytesOf, coresOf } from './rank-levels';
 import type { Usage } from './use-reports';
 
 type Sample = Schemas['Sample'];
@@ -22,6 +25,28 @@ export const resources = [
   { field: 'networkTransmit', name: 'Transmitted', resource: '' },
 ] as const;
 
+type Field = (typeof resources)[number]['field'];
+
+/** formats write the values of each resource. */
+export const formats: Record<Field, (value: number) => string> = {
+  cpu: coresOf,
+  memory: bytesOf,
+  gpu: (value) => `${Math.round(value)} %`,
+  gpuMemory: bytesOf,
+  networkReceive: (value) => `${bytesOf(value)}/s`,
+  networkTransmit: (value) => `${bytesOf(value)}/s`,
+};
+
+type PodReport = Usage['workers'][number];
+
+export const roleOf = ({ index }: Pick<PodReport, 'index'>) => (index === null ? 'Launcher' : `Worker ${index}`);
+
+/** samplesOf are the values of a resource over the seconds since the first sample of the pod, so that its charts have one axis. */
+export function samplesOf(pod: PodReport, field: Field): CurvePoint[] {
+  const first = resources.flatMap((resource) => pod[resource.field][0]?.timestamp ?? []).sort()[0] ?? '';
+  return pod[field].map(({ timestamp, value }) => ({ x: secondsBetween(first, timestamp), y: value }));
+}
+
 /** usageOf returns the usage of all pods; a value that no sample exists for is NaN. */
 export function usageOf(report: Usage, job: Job): PodUsage[] {
   const pods = [...(report.launcher ? [report.launcher] : []), ...report.workers];
@@ -29,7 +54,7 @@ export function usageOf(report: Usage, job: Job): PodUsage[] {
     const isLauncher = pod.index === null;
     return {
       name: pod.podName,
-      role: isLauncher ? 'Launcher' : `Worker ${pod.index}`,
+      role: roleOf(pod),
       values: resources.map(({ field, resource }) => ({ ...latestOf(pod[field]), ...limitOf(resource && job, isLauncher, resource) })),
     };
   });

@@ -3,6 +3,7 @@
 import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import type { Client, Diagnosis, Job, JobEvent, Plural, Problem, Schemas } from '../api/client';
+import { eventsOf, jobOf, readRecord, type PastRecord } from '../history/records';
 import { useChanges, useIsWatched } from '../live/live-jobs';
 import { useSession } from '../session/session';
 
@@ -11,6 +12,8 @@ export interface JobRef {
   plural: Plural;
   namespace: string;
   name: string;
+  /** record is the UID of a job that is read from the history; its name may belong to another job. */
+  record?: string;
 }
 
 export async function readJob(client: Client, { plural, namespace, name }: JobRef): Promise<Job> {
@@ -41,24 +44,33 @@ async function diagnose(client: Client, { plural, namespace, name }: JobRef): Pr
 /** Interval in which a job is read while the watch is down. */
 const interval = 10_000;
 
-/** useOfJob reads a part of a job, and reads it again when the watch says that the job has changed. It polls while the watch is down. */
-function useOfJob<Data>(ref: JobRef, part: string, read: (client: Client, ref: JobRef) => Promise<Data>): UseQueryResult<Data, Problem> {
+/**
+ * useOfJob reads a part of a job, and reads it again when the watch says that the job has changed. It polls while the watch is down.
+ * Parts of a record are read once.
+ */
+function useOfJob<Data>(ref: JobRef, part: string, read: (client: Client, ref: JobRef) => Promise<Data>, ofRecord: (record: PastRecord) => Data): UseQueryResult<Data, Problem> {
   const { client } = useSession();
   const queries = useQueryClient();
   const changes = useChanges(ref);
   const isWatched = useIsWatched(ref);
-  const { plural, namespace, name } = ref;
+  const { plural, namespace, name, record } = ref;
   useEffect(() => {
+    if (record) return;
     // Not with each change: a job that starts has many in a second.
     const timer = setTimeout(() => void queries.invalidateQueries({ queryKey: [plural, namespace, name, part] }), 200);
     return () => clearTimeout(timer);
-  }, [queries, plural, namespace, name, part, changes, isWatched]);
-  return useQuery<Data, Problem>({ queryKey: [plural, namespace, name, part], queryFn: () => read(client, ref), refetchInterval: isWatched ? false : interval });
+  }, [queries, plural, namespace, name, record, part, changes, isWatched]);
+  return useQuery<Data, Problem>({
+    queryKey: record ? ['history', namespace, plural, record, part] : [plural, namespace, name, part],
+    queryFn: async () => (record ? ofRecord(await readRecord(queries, client, ref)) : read(client, ref)),
+    refetchInterval: record || isWatched ? false : interval,
+  });
 }
 
-export const useJob = (ref: JobRef) => useOfJob(ref, 'job', readJob);
-export const useJobEvents = (ref: JobRef) => useOfJob(ref, 'events', readEvents);
-export const useDiagnosis = (ref: JobRef) => useOfJob(ref, 'diagnosis', diagnose);
+export const useJob = (ref: JobRef) => useOfJob(ref, 'job', readJob, jobOf);
+export const useJobEvents = (ref: JobRef) => useOfJob(ref, 'events', readEvents, eventsOf);
+/** useDiagnosis explains the state of a job now: a record has no diagnosis. */
+export const useDiagnosis = (ref: JobRef) => useOfJob<Diagnosis | null>(ref, 'diagnosis', diagnose, () => null);
 
 /** useQuota reads the quotas of a namespace, again and again: other jobs free them. */
 export function useQuota(namespace: string): UseQueryResult<Schemas['Quota'], Problem> {

@@ -14,3 +14,7 @@ test.each([
 ])('names and times in the path of a log are encoded', (request, want) => {
   expect(logPath(job, request)).toBe(want);
 });
+
+test('the log of a record is read by its UID', () => {
+  expect(logPath({ ...job, record: 'u/1' }, { tailLines: Infinity })).toBe('/api/v1/namespaces/..%2Fx/history/trainjobs/u%2F1/logs');
+});

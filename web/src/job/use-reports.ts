@@ -2,6 +2,7 @@
 
 import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import type { Client, Problem, Schemas } from '../api/client';
+import { readRecord } from '../history/records';
 import { useSession } from '../session/session';
 import { withUsage, type RankReport } from './rank-levels';
 import type { JobRef } from './use-job';
@@ -38,11 +39,15 @@ export function useRanks(ref: JobRef, isRunning: boolean): UseQueryResult<RankRe
 /** useCurves reads the metrics of a job over time. Those of a finished job do not change. */
 export function useCurves(ref: JobRef | undefined, isRunning: boolean): UseQueryResult<Curve[], Problem> {
   const { client } = useSession();
+  const queries = useQueryClient();
   return useQuery<Curve[], Problem>({
-    queryKey: [ref?.plural, ref?.namespace, ref?.name, 'curves'],
-    queryFn: () => (ref ? readCurves(client, ref) : []),
+    queryKey: ref?.record ? ['history', ref.namespace, ref.plural, ref.record, 'curves'] : [ref?.plural, ref?.namespace, ref?.name, 'curves'],
+    queryFn: async () => {
+      if (ref?.record) return (await readRecord(queries, client, ref)).curves ?? [];
+      return ref ? readCurves(client, ref) : [];
+    },
     enabled: ref !== undefined,
-    refetchInterval: polling(isRunning),
+    refetchInterval: polling(isRunning && !ref?.record),
   });
 }
 

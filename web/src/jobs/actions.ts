@@ -55,4 +55,6 @@ export const actions: Action[] = [
 ];
 
 export const pathOf = (job: { kind: string; namespace: string; name: string }) => `/jobs/${job.namespace}/${pluralOf(job.kind)}/${job.name}`;
-export const clonePath = (job: { kind: string; namespace: string; name: string }) => `/create?clone=${job.namespace}/${pluralOf(job.kind)}/${job.name}`;
+/** clonePath is the page that creates a copy of a job, or of that of a record. */
+export const clonePath = (job: { kind: string; namespace: string; name: string; record?: string }) =>
+  `/create?clone=${job.namespace}/${pluralOf(job.kind)}/${job.name}${job.record ? `&record=${job.record}` : ''}`;

@@ -3,7 +3,7 @@
 import { Button, Content, EmptyState, EmptyStateActions, EmptyStateBody, EmptyStateFooter, Flex, FlexItem, PageSection, Title } from '@patternfly/react-core';
 import CubesIcon from '@patternfly/react-icons/dist/esm/icons/cubes-icon';
 import SearchIcon from '@patternfly/react-icons/dist/esm/icons/search-icon';
-import { useCallback, useDeferredValue, useMemo, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import { Link, useNavigate, useSearchParams } from 'react-router';
 import { isSynced, keyOf } from '../live/events';
 import { useConnection, useJobs, useLive } from '../live/live-jobs';
@@ -20,7 +20,8 @@ export function JobsPage() {
   const [query, setQuery] = useSearchParams();
   const filters = useMemo(() => filtersOf(query), [query]);
   const setFilters = (next: Filters) => setQuery(addressOf(next), { replace: true });
-  const jobs = useDeferredValue(useJobs());
+  // Not deferred: while jobs change all the time, a deferred list might never be rendered on a busy machine.
+  const jobs = useJobs();
   const connection = useConnection();
   const { namespace: watched } = useLive();
   const navigate = useNavigate();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { authorization, problemOf, unreachable } from '../api/client';
+import { authorization, Problem, problemOf, unreachable } from '../api/client';
 
 /** messagesOf splits server-sent events into the JSON of their messages. */
 export class MessageReader {
@@ -16,6 +16,12 @@ export class MessageReader {
     });
   }
 }
+
+/**
+ * TokenExpired: the token that a proxy has added to the request of a stream has expired. The next
+ * request has another one, if the proxy's session still exists.
+ */
+export class TokenExpired extends Problem {}
 
 /** The server sends a heartbeat every 15 seconds. */
 const silence = 40_000;
@@ -47,6 +53,7 @@ export async function stream(path: string, token: string, signal: AbortSignal, h
       const read = messages.read(value);
       const failed = read.find((message) => (message as { type?: string }).type === 'ERROR') as { code: number } | undefined;
       handle(read.filter((message) => !['HEARTBEAT', 'ERROR'].includes((message as { type: string }).type)));
+      if (failed?.code === 401 && !token) throw new TokenExpired(0, 'The token of this connection has expired');
       if (failed) throw problemOf(failed.code, failed);
     }
   } catch (error) {

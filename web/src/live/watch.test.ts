@@ -43,9 +43,10 @@ const unknown = { type: 'MODIFIED', kind: 'TrainJob', namespace: 'vision', name:
 
 let watch: JobWatch;
 const refusedTokens: Problem[] = [];
-const start = async (...answers: Answer[]) => {
+const start = (...answers: Answer[]) => startWith('token', ...answers);
+const startWith = async (token: string, ...answers: Answer[]) => {
   serve(...answers);
-  watch = new JobWatch('token', '', (problem) => refusedTokens.push(problem));
+  watch = new JobWatch(token, '', (problem) => refusedTokens.push(problem));
   watch.start();
   await vi.advanceTimersByTimeAsync(150);
 };
@@ -216,4 +217,31 @@ test('a stream that is complete is not read again', async () => {
   show(true);
   expect(read).toHaveBeenCalledTimes(1);
   end();
+});
+
+test('behind a proxy, a token that expires during the watch is replaced; a session that has ended signs out', async () => {
+  refusedTokens.length = 0;
+  await startWith(
+    '',
+    ({ send }) => send(added, ...synced, { type: 'ERROR', code: 401, message: 'the token is invalid or expired' }),
+    ({ send, end }) => {
+      send(...synced);
+      setTimeout(end, 20_000);
+    },
+    () => Response.json({ message: 'no session' }, { status: 401 }),
+  );
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(requests.length).toBe(2);
+  expect(watch.get().connection.state).toBe('live');
+  expect(refusedTokens).toEqual([]);
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(refusedTokens.map((problem) => problem.message)).toEqual(['no session']);
+});
+
+test("a user's own token that expires during the watch signs out", async () => {
+  refusedTokens.length = 0;
+  await start(({ send }) => send(...synced, { type: 'ERROR', code: 401, message: 'expired' }));
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(requests.length).toBe(1);
+  expect(refusedTokens.map((problem) => problem.message)).toEqual(['expired']);
 });

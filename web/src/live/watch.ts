@@ -3,7 +3,7 @@
 import { Problem } from '../api/client';
 import { applied, isSynced, keyOf, noJobs, UnknownJob, type Jobs, type WatchEvent } from './events';
 import { retryDelay, settled } from './retry';
-import { stream } from './sse';
+import { stream, TokenExpired } from './sse';
 import { hiddenDelay } from './visible';
 
 /** Connection is the state of the watch, for users. */
@@ -141,7 +141,7 @@ export class JobWatch {
       error = unknown;
     }
     // A server ends a connection now and then, for example when it stops.
-    if (error === undefined && failures === 1) return true;
+    if ((error === undefined || error instanceof TokenExpired) && failures === 1) return true;
     error ??= new Problem(0, 'The server ends each connection');
     const problem = error instanceof Problem ? error : new Problem(0, String(error));
     if (error instanceof UnknownJob || problem.code === 410) {

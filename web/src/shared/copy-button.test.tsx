@@ -3,7 +3,7 @@
 
 import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import { afterEach, expect, test, vi } from 'vitest';
-import type { TabProps } from '../job/job-page';
+import type { TabProps } from '../job/job-tabs';
 import ConfigurationTab from '../job/configuration-tab';
 
 vi.mock('../create/yaml-editor', () => ({ YAMLEditor: () => null }));

@@ -31,6 +31,7 @@ import { chooseTheme, useTheme } from './theme';
 
 const areas = [
   ['/jobs', 'Jobs'],
+  ['/history', 'History'],
   ['/runtimes', 'Runtimes'],
   ['/cluster', 'Cluster'],
 ] as const;
