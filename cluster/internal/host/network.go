@@ -157,6 +157,12 @@ func DeleteNetwork(l layout.Layout) error {
 		// Nothing is mounted: the file is left from before the last reboot.
 		err = os.Remove(l.NetworkNamespace())
 	}
+	if errors.Is(err, syscall.EBUSY) {
+		// The first `ip netns add` of a machine mounts the folder on itself, and so hides the
+		// namespaces that are there.
+		folder := filepath.Dir(l.NetworkNamespace())
+		return fmt.Errorf("delete network namespace %s: %s is mounted over it, for example by ip netns add; run umount %s, then try again: %w", l.Name, folder, folder, err)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete network namespace %s: %w", l.Name, err)
 	}

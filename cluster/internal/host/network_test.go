@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
@@ -159,6 +161,28 @@ func TestExistingNetworkIsKept(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{child.Process.Pid}, InNetworkNamespace(l.NetworkNamespace())); diff != "" {
 		t.Errorf("processes in the namespace (-want +got):\n%s", diff)
+	}
+}
+
+// ip netns add mounts the folder of the namespaces over itself. The test does so where no
+// other process sees it.
+func TestAHiddenNamespaceIsNotDeleted(t *testing.T) {
+	l := newNetwork(t)
+	err := onThreadOfItsOwn(func() error {
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		folder := filepath.Dir(l.NetworkNamespace())
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount(folder, folder, "", unix.MS_BIND, "")); err != nil {
+			return err
+		}
+		if err := DeleteNetwork(l); err == nil || !strings.Contains(err.Error(), "umount "+folder) {
+			t.Errorf("deleting a namespace that is hidden: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
