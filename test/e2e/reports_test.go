@@ -88,6 +88,60 @@ func TestHangsOfRealPrograms(t *testing.T) {
 	}
 }
 
+// stepping reports steps. Rank 3 makes a quarter of those of the others.
+const stepping = `
+import json, time
+from mpi4py import MPI
+rank, step = MPI.COMM_WORLD.rank, 0
+print("all ranks are up", flush=True)
+while True:
+    step += 1
+    print("trireme: " + json.dumps({"step": step}), flush=True)
+    time.sleep(4 if rank == 3 else 1)
+`
+
+// With the times that nobody has set: a hang is found after 15 minutes and not before,
+// silent work is not called one, and a rank that is slower than the others is an event.
+func TestHangsInRealTime(t *testing.T) {
+	if !isThorough() {
+		t.Skip("it takes 20 minutes; make test-all runs it")
+	}
+	t.Parallel()
+	const after, soon = 15 * time.Minute, 8 * time.Minute
+	start := func(t *testing.T, program string) *theJob {
+		t.Parallel()
+		object := implementations[1].trainJob(2, program)
+		object.Annotations = map[string]string{training.AnnotationTagOutput: "true"}
+		job := submit(t, object)
+		job.waitForLog("all ranks are up")
+		return job
+	}
+	t.Run("a rank that sleeps", func(t *testing.T) {
+		job := start(t, fmt.Sprintf(hanging, "world.rank == 3", "time.sleep(7200)"))
+		job.staysUnsuspected(after - time.Minute)
+		stalled := job.until("the hang is found", soon, func(training.Progress) bool { return stalledCondition(job.object) != nil })
+		job.wantOdd(stalled, []int32{3})
+	})
+	t.Run("silent work", func(t *testing.T) {
+		start(t, fmt.Sprintf(hanging, "True", "while True: sum(range(10**6))")).staysUnsuspected(after + soon)
+	})
+	t.Run("a slow rank", func(t *testing.T) {
+		job := start(t, stepping)
+		eventually.SucceedsWithin(t, 2*soon, "an event names the slow rank", func() error {
+			var list corev1.EventList
+			if err := job.client.List(t.Context(), &list, client.InNamespace(job.namespace)); err != nil {
+				return err
+			}
+			for _, event := range list.Items {
+				if event.Reason == "StragglerDetected" && strings.Contains(event.Message, "Rank 3 on train-worker-0-1") {
+					return nil
+				}
+			}
+			return fmt.Errorf("none of %d events does", len(list.Items))
+		})
+	})
+}
+
 func (job *theJob) wantOdd(shown training.Progress, want []int32) {
 	job.t.Helper()
 	if shown.Ranks == nil {

@@ -12,6 +12,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -58,7 +59,7 @@ func upstreamStatus(progress *training.TrainerStatus) map[string]any {
 		status["progressPercentage"] = min(max(*percentage, 0), 100)
 	}
 	if remaining := progress.EstimatedRemainingSeconds; remaining != nil {
-		status["estimatedRemainingSeconds"] = min(max(*remaining, 0), math.MaxInt32)
+		status["estimatedRemainingSeconds"] = remainingSeconds(*remaining)
 	}
 	metrics := []map[string]string{}
 	for _, metric := range progress.Metrics {
@@ -70,6 +71,9 @@ func upstreamStatus(progress *training.TrainerStatus) map[string]any {
 	return status
 }
 
+// remainingSeconds is within the limits of Trainer's CRD.
+func remainingSeconds(seconds int64) int64 { return min(max(seconds, 0), math.MaxInt32) }
+
 // shownProgress is what the training page of Open Data Hub reads: steps, and metrics as
 // numbers.
 func shownProgress(progress *training.TrainerStatus) map[string]any {
@@ -77,9 +81,13 @@ func shownProgress(progress *training.TrainerStatus) map[string]any {
 	if progress.ProgressPercentage != nil {
 		shown["progressPercentage"] = *progress.ProgressPercentage
 	}
-	for name, value := range map[string]*int64{
-		"estimatedRemainingSeconds": progress.EstimatedRemainingSeconds, "currentStep": progress.Step, "totalSteps": progress.TotalSteps,
-	} {
+	if remaining := progress.EstimatedRemainingSeconds; remaining != nil {
+		seconds := remainingSeconds(*remaining)
+		shown["estimatedRemainingSeconds"] = seconds
+		// The page shows this text as it is.
+		shown["estimatedRemainingTimeSummary"] = duration.HumanDuration(time.Duration(seconds) * time.Second)
+	}
+	for name, value := range map[string]*int64{"currentStep": progress.Step, "totalSteps": progress.TotalSteps} {
 		if value != nil {
 			shown[name] = *value
 		}
@@ -91,7 +99,7 @@ func shownProgress(progress *training.TrainerStatus) map[string]any {
 		switch {
 		case !isNumber:
 		case metric.Name == "epoch":
-			shown["currentEpoch"] = int64(min(max(number, 0), math.MaxInt32))
+			shown["currentEpoch"] = number
 		case strings.HasPrefix(metric.Name, evalPrefix):
 			evaluation[metric.Name] = number
 		default:

@@ -34,7 +34,7 @@ func TestUpstreamProgress(t *testing.T) {
 			all,
 			`{"metadata":{"uid":"u1"},"status":{"trainerStatus":{"estimatedRemainingSeconds":2147483647,"lastUpdatedTime":"2026-03-01T10:00:05Z","metrics":[` +
 				`{"name":"loss","value":"0.25"},{"name":"eval_loss","value":"0.5"},{"name":"epoch","value":"1.9"},{"name":"note","value":"x"},{"name":"nan","value":"NaN"}],"progressPercentage":50}}}`,
-			`{"metadata":{"annotations":{"trainer.opendatahub.io/trainerStatus":"{\"currentEpoch\":1,\"currentStep\":5,\"estimatedRemainingSeconds\":1099511627776,\"evalMetrics\":{\"eval_loss\":0.5},` +
+			`{"metadata":{"annotations":{"trainer.opendatahub.io/trainerStatus":"{\"currentEpoch\":1.9,\"currentStep\":5,\"estimatedRemainingSeconds\":2147483647,\"estimatedRemainingTimeSummary\":\"68y\",\"evalMetrics\":{\"eval_loss\":0.5},` +
 				`\"lastUpdatedTime\":\"2026-03-01T10:00:05Z\",\"progressPercentage\":50,\"totalSteps\":10,\"trainMetrics\":{\"loss\":0.25}}"},"uid":"u1"}}`,
 		},
 		"nothing but a time": {
