@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,8 +60,6 @@ func TestHangsOfRealPrograms(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			object := implementations[1].trainJob(2, test.program)
-			// Four ranks on few cores: a request closer to what they use.
-			object.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU] = resource.MustParse("400m")
 			object.Spec.Hang = &training.Hang{After: &metav1.Duration{Duration: hangAfter}}
 			if test.action != "" {
 				object.Spec.Hang.Action = &test.action
