@@ -88,7 +88,7 @@ func Resources(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// ProgressOf is how far a job of any kind has come.
+// ProgressOf returns the progress of a job of any kind.
 func ProgressOf(object client.Object) *training.Progress {
 	switch object := object.(type) {
 	case *v2beta1.MPIJob:
